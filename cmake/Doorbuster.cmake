@@ -1,0 +1,71 @@
+# One interface target carries the flags that every file of the project is compiled with.
+add_library(doorbuster_flags INTERFACE)
+target_compile_options(doorbuster_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast
+  -Woverloaded-virtual -Wno-missing-field-initializers -Werror -fno-omit-frame-pointer)
+target_include_directories(doorbuster_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(doorbuster_flags INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_HAS_CO_AWAIT=1)
+if(DOORBUSTER_SANITIZE)
+  target_compile_options(doorbuster_flags INTERFACE -fsanitize=${DOORBUSTER_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(doorbuster_flags INTERFACE -fsanitize=${DOORBUSTER_SANITIZE})
+  if(DOORBUSTER_SANITIZE MATCHES "thread")
+    target_compile_options(doorbuster_flags INTERFACE -Wno-tsan)
+  endif()
+endif()
+find_program(DOORBUSTER_MOLD mold)
+if(DOORBUSTER_MOLD)
+  target_link_options(doorbuster_flags INTERFACE -fuse-ld=mold)
+endif()
+find_program(DOORBUSTER_CCACHE ccache)
+if(DOORBUSTER_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${DOORBUSTER_CCACHE})
+endif()
+if(DOORBUSTER_CLANG_TIDY)
+  set(CMAKE_CXX_CLANG_TIDY ${DOORBUSTER_CLANG_TIDY})
+endif()
+
+# doorbuster_module(NAME HEADERS ... SOURCES ... DEPENDS modules and libraries our headers need
+#                   USES drivers, private TESTS tests/*_test.cpp)
+# Each header is also compiled alone, and a file on disk that is not listed stops the configure step:
+# a test that nobody runs protects nobody.
+function(doorbuster_module name)
+  cmake_parse_arguments(M "" "" "HEADERS;SOURCES;DEPENDS;USES;TESTS;TEST_USES" ${ARGN})
+  set(dir ${CMAKE_CURRENT_SOURCE_DIR})
+
+  file(GLOB on_disk RELATIVE ${dir} CONFIGURE_DEPENDS ${dir}/*.hpp ${dir}/*.cpp ${dir}/tests/*.cpp)
+  foreach(file IN LISTS on_disk)
+    if(NOT file IN_LIST M_HEADERS AND NOT file IN_LIST M_SOURCES AND NOT file IN_LIST M_TESTS
+       AND NOT file STREQUAL "main.cpp")
+      message(FATAL_ERROR "src/${name}/${file} is on disk but not listed in src/${name}/CMakeLists.txt")
+    endif()
+  endforeach()
+
+  set(alone)
+  foreach(header IN LISTS M_HEADERS)
+    string(REPLACE "/" "_" flat ${header})
+    set(probe ${CMAKE_CURRENT_BINARY_DIR}/alone_${flat}.cpp)
+    file(CONFIGURE OUTPUT ${probe} CONTENT "#include \"${name}/${header}\"\n" @ONLY)
+    list(APPEND alone ${probe})
+  endforeach()
+
+  add_library(doorbuster_${name} STATIC ${M_SOURCES} ${alone})
+  set(linked)
+  foreach(dep IN LISTS M_DEPENDS)
+    if(TARGET doorbuster_${dep})
+      list(APPEND linked doorbuster_${dep})
+    else()
+      list(APPEND linked ${dep})
+    endif()
+  endforeach()
+  target_link_libraries(doorbuster_${name} PUBLIC doorbuster_flags ${linked} PRIVATE ${M_USES})
+
+  if(DOORBUSTER_TESTS AND M_TESTS)
+    add_executable(${name}_test ${M_TESTS})
+    target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_definitions(${name}_test PRIVATE DOORBUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_link_libraries(${name}_test PRIVATE doorbuster_${name} GTest::gmock GTest::gtest_main rapidcheck
+                          ${M_USES} ${M_TEST_USES})
+    add_test(NAME ${name} COMMAND ${name}_test)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/executor.hpp"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace doorbuster::common {
+
+/// An Executor with a thread of its own, over an Asio io_context.
+class Loop : public Executor {
+ public:
+  /// For `http` and `redis`, which put their sockets on it.
+  [[nodiscard]] virtual boost::asio::io_context& io() noexcept = 0;
+  /// Runs what is posted already, then ends the thread; later posts are dropped. Not callable on the
+  /// loop itself. Idempotent.
+  virtual void stop() = 0;
+};
+
+/// Starts the thread. `name` (at most 15 characters) shows up in debuggers.
+[[nodiscard]] std::unique_ptr<Loop> make_loop(const Clock& clock, const std::string& name);
+
+}  // namespace doorbuster::common

@@ -1,0 +1,278 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "common/log.hpp"
+#include "engine/reclaim.hpp"
+#include "engine/rebuild.hpp"
+#include "engine/relay.hpp"
+#include "engine/scopes.hpp"
+#include "engine/sold_out.hpp"
+#include "engine/watch.hpp"
+#include "engine/writer.hpp"
+
+namespace doorbuster::engine {
+namespace {
+
+using common::Done;
+using common::Executor;
+using common::fail;
+using common::ResumeOn;
+using common::Result;
+using common::Task;
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(EngineConfig config, Executor& home, const common::Clock& clock, Gate& gate,
+             Journal& journal, Ledger& ledger, common::Metrics& metrics,
+             std::function<void()> superseded)
+      : config_(std::move(config)),
+        home_(home),
+        parts_{home, gate, journal, ledger, scopes_, outcomes_, metrics},
+        relay_(parts_, config_.relay_every),
+        writer_(parts_, Writer::Config{.batch_max = config_.budget.batch_max},
+                [this] { relay_.wake(); }),
+        sold_out_(parts_, SoldOut::Config{config_.probe_every}),
+        rebuild_(parts_, relay_, config_.gate_name),
+        watch_(parts_, rebuild_, Watch::Config{config_.watch_every, config_.watch_backoff},
+               std::move(superseded)),
+        reclaim_(parts_, writer_, relay_, config_.reclaim_after),
+        desk_(parts_, writer_, sold_out_, clock, config_.budget.request_budget),
+        jobs_signal_(home),
+        expired_(metrics.counter("engine_expired_total", "Holds that ended unpaid")),
+        in_flight_(metrics.gauge("engine_journal_depth", "Grants between gate and ledger")) {
+    launch(&EngineImpl::run_writer);
+    launch(&EngineImpl::run_relay);
+    launch(&EngineImpl::run_sold_out);
+    launch(&EngineImpl::run_watch);
+    launch(&EngineImpl::run_jobs);
+  }
+
+  ~EngineImpl() override { stop(std::chrono::milliseconds{0}); }
+
+  Task<Result<std::shared_ptr<Scope>>> prepare(Executor& caller, ScopeRules rules) override {
+    using Answer = Result<std::shared_ptr<Scope>>;
+    ResumeOn to_home{home_};
+    co_await to_home;
+    auto scope = std::make_shared<Scope>(std::move(rules));
+    // Known to the relay before the rebuild needs it; takes answer busy until its epoch is set.
+    scopes_.put(scope);
+    const Result<Done> built = co_await rebuild_.run(scope);
+    ResumeOn back{caller};
+    co_await back;
+    if (!built) co_return Answer{fail(built.error())};
+    co_return Answer{scope};
+  }
+
+  std::shared_ptr<Scope> find(ScopeId scope) const override { return scopes_.find(scope); }
+
+  Task<DeskAnswer> take(Executor& caller, Desk::Ask ask) override {
+    return desk_.take(caller, std::move(ask));
+  }
+
+  void steps_written() override { relay_.wake(); }
+
+  Task<void> hold_ended(ScopeId id, Confirmation grant) override {
+    const std::shared_ptr<Scope> scope = scopes_.find(id);
+    if (!scope) co_return;
+    std::vector<Confirmation> one{grant};
+    const Result<Done> told = co_await parts_.gate.confirm(id, scope->epoch(), std::move(one));
+    // A gate in a later epoch reads the row.
+    static_cast<void>(told);
+  }
+
+  Task<Result<Done>> rebuild(Executor& caller, ScopeId id, bool counts) override {
+    ResumeOn to_home{home_};
+    co_await to_home;
+    Result<Done> answer = co_await rebuild_here(id, counts);
+    ResumeOn back{caller};
+    co_await back;
+    co_return answer;
+  }
+
+  Task<Result<std::int64_t>> expire_now(Executor& caller) override {
+    ResumeOn to_home{home_};
+    co_await to_home;
+    Result<std::int64_t> ended = co_await expire();
+    ResumeOn back{caller};
+    co_await back;
+    co_return ended;
+  }
+
+  Task<Result<std::int64_t>> reclaim_now(Executor& caller) override {
+    ResumeOn to_home{home_};
+    co_await to_home;
+    Result<std::int64_t> ended = co_await reclaim_.run_once();
+    ResumeOn back{caller};
+    co_await back;
+    co_return ended;
+  }
+
+  Task<Result<bool>> settle(Executor& caller, ScopeId id) override {
+    ResumeOn to_home{home_};
+    co_await to_home;
+    Result<bool> settled = co_await settle_here(id);
+    ResumeOn back{caller};
+    co_await back;
+    co_return settled;
+  }
+
+  Task<Result<GateReading>> read_gate(Executor& caller, ScopeId id) override {
+    Result<GateReading> reading = co_await parts_.gate.read(id);
+    ResumeOn back{caller};
+    co_await back;
+    co_return reading;
+  }
+
+  bool ledger_down() const noexcept override { return writer_.ledger_down(); }
+
+  void stop(std::chrono::milliseconds grace) override {
+    {
+      std::unique_lock lock(mutex_);
+      if (running_ == 0) return;
+      parts_.journal.stop();
+      if (!ended_.wait_for(lock, grace, [this] { return writer_ended_; })) {
+        writer_.give_up();
+      }
+    }
+    stopping_.store(true);
+    relay_.stop();
+    sold_out_.stop();
+    watch_.stop();
+    jobs_signal_.set();
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return running_ == 0; });
+  }
+
+ private:
+  void launch(Task<void> (EngineImpl::*loop)()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++running_;
+    }
+    home_.post([this, loop] { common::start(count_end(loop)); });
+  }
+
+  Task<void> count_end(Task<void> (EngineImpl::*loop)()) {
+    co_await (this->*loop)();
+    const std::lock_guard lock(mutex_);
+    --running_;
+    ended_.notify_all();
+  }
+
+  Task<void> run_writer() {
+    co_await writer_.run();
+    const std::lock_guard lock(mutex_);
+    writer_ended_ = true;
+    ended_.notify_all();
+  }
+  Task<void> run_relay() { return relay_.run(); }
+  Task<void> run_sold_out() { return sold_out_.run(); }
+  Task<void> run_watch() { return watch_.run(); }
+
+  /// Expiry each `expiry_every`, reclaim each `reclaim_every`.
+  Task<void> run_jobs() {
+    common::Steady next_reclaim = home_.clock().steady() + config_.reclaim_every;
+    while (!stopping_.load()) {
+      in_flight_.set(static_cast<double>(parts_.journal.depth()));
+      const Result<std::int64_t> expired = co_await expire();
+      if (!expired) {
+        common::log(common::LogLevel::kWarn, "due holds could not be ended now",
+                    {{"why", std::string_view(expired.error().message)}});
+      }
+      if (home_.clock().steady() >= next_reclaim) {
+        const Result<std::int64_t> reclaimed = co_await reclaim_.run_once();
+        static_cast<void>(reclaimed);
+        next_reclaim = home_.clock().steady() + config_.reclaim_every;
+      }
+      const bool woken =
+          co_await jobs_signal_.wait_until(home_.clock().steady() + config_.expiry_every);
+      static_cast<void>(woken);
+    }
+  }
+
+  Task<Result<std::int64_t>> expire() {
+    std::int64_t ended = 0;
+    for (;;) {
+      const Result<std::vector<ExpiredHold>> batch =
+          co_await parts_.ledger.expire_due(home_.clock().now(), config_.expiry_batch);
+      if (!batch) co_return fail(batch.error());
+      if (!batch->empty()) relay_.wake();
+      ended += static_cast<std::int64_t>(batch->size());
+      if (batch->size() < config_.expiry_batch) break;
+    }
+    expired_.add(ended);
+    co_return ended;
+  }
+
+  Task<Result<Done>> rebuild_here(ScopeId id, bool counts) {
+    const std::shared_ptr<Scope> scope = scopes_.find(id);
+    if (!scope) {
+      co_return fail(common::ErrorCode::kNotFound,
+                     "scope " + common::to_string(id) + " is not prepared here");
+    }
+    if (counts) {
+      const Result<Done> counted = co_await parts_.ledger.recount(id);
+      if (!counted) co_return counted;
+      scope->set_count_alarm(false);
+    }
+    Result<Done> built = co_await rebuild_.run(scope);
+    co_return built;
+  }
+
+  Task<Result<bool>> settle_here(ScopeId id) {
+    const std::shared_ptr<Scope> scope = scopes_.find(id);
+    if (!scope) co_return true;
+    const Result<GateReading> gate = co_await parts_.gate.read(id);
+    if (!gate) co_return fail(gate.error());
+    if (!gate->in_flight.empty()) co_return false;
+    std::vector<GrantId> none;
+    const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none));
+    if (!ledger) co_return fail(ledger.error());
+    if (ledger->last_number != gate->applied) co_return false;
+    for (const auto& one : ledger->allotments) {
+      if (one.open_holds > 0 || one.undelivered > 0) co_return false;
+    }
+    const Result<Done> settled = co_await parts_.ledger.settle(id);
+    if (!settled) co_return fail(settled.error());
+    scopes_.remove(id);
+    const Result<Done> removed = co_await parts_.gate.remove(id);
+    if (!removed) co_return fail(removed.error());
+    co_return true;
+  }
+
+  const EngineConfig config_;
+  Executor& home_;
+  Scopes scopes_;
+  Outcomes outcomes_;
+  Parts parts_;
+  Relay relay_;
+  Writer writer_;
+  SoldOut sold_out_;
+  Rebuild rebuild_;
+  Watch watch_;
+  Reclaim reclaim_;
+  Desk desk_;
+  common::Signal jobs_signal_;
+  std::atomic<bool> stopping_{false};
+  common::Counter& expired_;
+  common::Gauge& in_flight_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int running_ = 0;             // Guarded by mutex_.
+  bool writer_ended_ = false;   // Guarded by mutex_.
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(EngineConfig config, Executor& home, const common::Clock& clock,
+                                    Gate& gate, Journal& journal, Ledger& ledger,
+                                    common::Metrics& metrics, std::function<void()> superseded) {
+  return std::make_unique<EngineImpl>(std::move(config), home, clock, gate, journal, ledger, metrics,
+                                      std::move(superseded));
+}
+
+}  // namespace doorbuster::engine
