@@ -55,7 +55,8 @@ template <class Field>
 ConfigKey choice(std::string name, std::vector<std::string> choices, std::string help,
                  Field field) {
   using T = std::remove_cvref_t<decltype(field(std::declval<Config&>()))>;
-  ConfigKey key{std::move(name), KeyKind::kChoice, 0, 0, std::move(choices), std::move(help), {}, {}};
+  ConfigKey key{std::move(name),    KeyKind::kChoice, 0,  0,
+                std::move(choices), std::move(help),  {}, {}};
   key.get = [field, words = key.choices](const Config& config) -> ConfigValue {
     return words.at(static_cast<std::size_t>(field(config)));
   };
@@ -72,10 +73,11 @@ constexpr std::int64_t kHour = 3'600'000;   // in milliseconds
 
 std::vector<ConfigKey> make_keys() {
   std::vector<ConfigKey> keys{
-      choice("mode", {"development", "production"},
-             "`development` accepts tokens of the key that everybody knows; `production` refuses it "
-             "and asks for `tokens.keys`.",
-             [](auto& c) -> auto& { return c.mode; }),
+      choice(
+          "mode", {"development", "production"},
+          "`development` accepts tokens of the key that everybody knows; `production` refuses it "
+          "and asks for `tokens.keys`.",
+          [](auto& c) -> auto& { return c.mode; }),
       text("ledger", 1, kPathLength,
            "The truth: `sqlite:PATH`. The file and its folder are made when they are missing.",
            [](auto& c) -> auto& { return c.ledger; }),
@@ -87,10 +89,11 @@ std::vector<ConfigKey> make_keys() {
       integer("shutdown_grace_ms", 0, 600'000,
               "How long a shutdown waits for requests that are being answered.",
               [](auto& c) -> auto& { return c.shutdown_grace; }),
-      boolean("warm_up",
-              "Go through each kind of work once before `/health/ready` says yes, so that the first "
-              "buyer does not pay for it.",
-              [](auto& c) -> auto& { return c.warm_up; }),
+      boolean(
+          "warm_up",
+          "Go through each kind of work once before `/health/ready` says yes, so that the first "
+          "buyer does not pay for it.",
+          [](auto& c) -> auto& { return c.warm_up; }),
 
       text("http.address", 1, 255, "The address to listen on; `0.0.0.0` or `::` for all of them.",
            [](auto& c) -> auto& { return c.http.address; }),
@@ -127,14 +130,16 @@ std::vector<ConfigKey> make_keys() {
       integer("http.write_timeout_ms", 100, kHour,
               "How long a client may leave an answer unread before the connection is closed.",
               [](auto& c) -> auto& { return c.http.write_timeout; }),
-      integer("http.request_timeout_ms", 100, kHour,
-              "Safety net for a request that nobody answers: 503. Above `engine.request_budget_ms`.",
-              [](auto& c) -> auto& { return c.http.request_timeout; }),
+      integer(
+          "http.request_timeout_ms", 100, kHour,
+          "Safety net for a request that nobody answers: 503. Above `engine.request_budget_ms`.",
+          [](auto& c) -> auto& { return c.http.request_timeout; }),
 
-      text("tokens.keys", 0, kPathLength,
-           "Where the keys are that verify tokens: a file (JWK, JWK set or PEM) or the URL of a JWK "
-           "set; empty for the development key.",
-           [](auto& c) -> auto& { return c.token_keys.location; }),
+      text(
+          "tokens.keys", 0, kPathLength,
+          "Where the keys are that verify tokens: a file (JWK, JWK set or PEM) or the URL of a JWK "
+          "set; empty for the development key.",
+          [](auto& c) -> auto& { return c.token_keys.location; }),
       text("tokens.issuer", 0, 255, "The `iss` that tokens must carry; empty when any will do.",
            [](auto& c) -> auto& { return c.tokens.issuer; }),
       text("tokens.audience", 1, 255, "The `aud` of members' tokens.",
@@ -157,15 +162,18 @@ std::vector<ConfigKey> make_keys() {
       integer("tokens.fetch_timeout_ms", 100, 60'000,
               "How long fetching the keys from a URL may take.",
               [](auto& c) -> auto& { return c.token_keys.timeout; }),
-      integer("tokens.max_keys_bytes", 1024, 16 * 1024 * 1024, "A longer answer or file is refused.",
+      integer("tokens.max_keys_bytes", 1024, 16 * 1024 * 1024,
+              "A longer answer or file is refused.",
               [](auto& c) -> auto& { return c.token_keys.max_bytes; }),
 
-      integer("engine.request_budget_ms", 100, 60'000,
-              "How long a purchase may take before it is answered 503. Must be above what it may have "
-              "to wait for: the sum is checked, and logged, at start.",
-              [](auto& c) -> auto& { return c.engine.budget.request_budget; }),
+      integer(
+          "engine.request_budget_ms", 100, 60'000,
+          "How long a purchase may take before it is answered 503. Must be above what it may have "
+          "to wait for: the sum is checked, and logged, at start.",
+          [](auto& c) -> auto& { return c.engine.budget.request_budget; }),
       integer("engine.queue_size", 1, 1'000'000,
-              "Purchases that may wait for the ledger; one more is answered 503 before a unit is taken.",
+              "Purchases that may wait for the ledger; one more is answered 503 before a unit is "
+              "taken.",
               [](auto& c) -> auto& { return c.engine.budget.queue_size; }),
       integer("engine.batch_max", 1, 10'000, "Grants that one transaction writes.",
               [](auto& c) -> auto& { return c.engine.budget.batch_max; }),
@@ -192,7 +200,7 @@ std::vector<ConfigKey> make_keys() {
               [](auto& c) -> auto& { return c.engine.probe_every; }),
       integer("engine.watch_every_ms", 10, 60'000, "How often gate and ledger are compared.",
               [](auto& c) -> auto& { return c.engine.watch_every; }),
-      integer("engine.watch_backoff_s", 0, 86'400,
+      integer("engine.watch_backoff_s", 1, 86'400,
               "How soon a gate may be rebuilt again after two comparisons that missed.",
               [](auto& c) -> auto& { return c.engine.watch_backoff; }),
       integer("engine.reclaim_every_ms", 10, kHour, "How often abandoned grants are looked for.",

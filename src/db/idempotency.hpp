@@ -29,13 +29,14 @@ struct KeyUse {
   std::string_view body;
 };
 
-/// The first answer under this key, if there is one. Errors: kConflict when the key was used with another
+/// The first answer under this key, if there is one that is younger than kIdempotencyKept. Errors: kConflict when the key was used with another
 /// body (HTTP 422).
 [[nodiscard]] common::Result<std::optional<KeptAnswer>> find_answer(Session& session,
                                                                     const KeyUse& use,
                                                                     common::Instant now);
 
-/// Keeps an answer, in the transaction that did the work. "Busy" answers are never kept.
+/// Keeps an answer, in the transaction that did the work. An answer that asks to come back later (429 and
+/// 5xx) is never kept: the call then does nothing.
 /// Errors: kConflict when another request under the key has committed first (read it again).
 [[nodiscard]] common::Result<common::Done> keep_answer(Session& session, const KeyUse& use,
                                                        const KeptAnswer& answer,

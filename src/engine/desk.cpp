@@ -79,7 +79,8 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
     if (same->entry.recorded || same->entry.allotment != allotment.id) {
       parts_.journal.release_seat();
       already_.add();
-      co_return Holding{same->entry.id, same->entry.allotment, same->entry.epoch};
+      co_return Holding{same->entry.id, same->entry.allotment, same->entry.epoch,
+                        same->entry.expires_at};
     }
     adopted_.add();
     entry = &same->entry;
@@ -106,7 +107,8 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
   parts_.journal.release_seat();
   if (const auto* limit = std::get_if<LimitReached>(&*answer)) {
     already_.add();
-    co_return Holding{limit->newest.id, limit->newest.allotment, limit->newest.epoch};
+    co_return Holding{limit->newest.id, limit->newest.allotment, limit->newest.epoch,
+                      limit->newest.expires_at};
   }
   if (const auto* not_now = std::get_if<NotNow>(&*answer)) {
     switch (*not_now) {
@@ -138,9 +140,9 @@ Task<DeskAnswer> Desk::record(common::Executor& caller, Grant grant, common::Ste
       granted_.add();
       co_return Granted{std::move(grant)};
     case RecordKind::kMerged:
-      co_return Holding{*(*outcome)->other, grant.allotment, Epoch{0}};
+      co_return Holding{*(*outcome)->other, grant.allotment, Epoch{0}, {}};
     case RecordKind::kSameTerminal:
-      if ((*outcome)->other) co_return Holding{*(*outcome)->other, grant.allotment, Epoch{0}};
+      if ((*outcome)->other) co_return Holding{*(*outcome)->other, grant.allotment, Epoch{0}, {}};
       co_return busy(BusyReason::kReturning);
     case RecordKind::kFenced: co_return busy(BusyReason::kRebuilding);
     case RecordKind::kSlotHeld:

@@ -18,7 +18,8 @@ struct Granted { Grant grant; };                ///< recorded: durable, and the 
 struct Holding {                                ///< the member has this one already (or the key's)
   GrantId id;
   AllotmentId allotment;
-  Epoch epoch;
+  Epoch epoch;             ///< the grant's; 0 when only its row knows
+  Instant expires_at;      ///< as promised; only set where epoch is
 };
 struct SoldOutAnswer { bool final = false; };
 enum class BusyReason { kQueueFull, kLedgerDown, kNotPrepared, kRebuilding, kReturning, kTimeout, kUncertain,
