@@ -20,20 +20,22 @@ namespace doorbuster::db {
 enum class Priority { kRush, kRest };
 
 struct SqliteConfig {
-  std::string path;                                    ///< the database file; its folder must exist
-  std::chrono::milliseconds busy_timeout{1000};        ///< how long a statement waits for another process's lock
-  std::size_t readers = 2;                             ///< reading connections, each with a thread; 1 to 16
-  std::size_t max_queued = 4096;                       ///< waiting calls per lane (rush, rest, reads); more are refused with kBusy
+  std::string path;  ///< the database file; its folder must exist
+  std::chrono::milliseconds busy_timeout{
+      1000};                ///< how long a statement waits for another process's lock
+  std::size_t readers = 2;  ///< reading connections, each with a thread; 1 to 16
+  std::size_t max_queued =
+      4096;  ///< waiting calls per lane (rush, rest, reads); more are refused with kBusy
 };
 
-/// The database behind the ledger and the domains: one writer, several readers. Calls queue, run on the
-/// database's own threads in a transaction of their own, and answer on the executor that asked.
+/// The database behind the ledger and the domains: one writer, several readers. Calls queue, run on
+/// the database's own threads in a transaction of their own, and answer on the executor that asked.
 ///
 /// D1: a write that answered without an error is durable (fsync) and visible to every later read.
-/// D2: a write that answered with Proof::kDidNotHappen left nothing; after kUnknown either is possible.
-/// D3: a read sees one snapshot from its first statement to its last.
-/// D4: writes run one after another; a waiting kRush write starts before a waiting kRest one.
-/// D5: a full queue refuses with kBusy at once, and so does every call after stop() with kUnavailable.
+/// D2: a write that answered with Proof::kDidNotHappen left nothing; after kUnknown either is
+/// possible. D3: a read sees one snapshot from its first statement to its last. D4: writes run one
+/// after another; a waiting kRush write starts before a waiting kRest one. D5: a full queue refuses
+/// with kBusy at once, and so does every call after stop() with kUnavailable.
 class Database {
  public:
   using Work = std::function<common::Result<common::Done>(Session&)>;
@@ -49,8 +51,8 @@ class Database {
   virtual void submit_write(Priority priority, Work work, Answer answer) = 0;
   virtual void submit_read(Work work, Answer answer) = 0;
 
-  /// Why the last write failed for the database's own sake (full, read-only, locked, I/O), if it did.
-  /// Cleared by the next write that commits. Callable from any thread.
+  /// Why the last write failed for the database's own sake (full, read-only, locked, I/O), if it
+  /// did. Cleared by the next write that commits. Callable from any thread.
   [[nodiscard]] virtual std::optional<common::Error> trouble() const = 0;
 
   /// Finishes what is queued, then closes. Idempotent.
@@ -59,8 +61,7 @@ class Database {
   /// As submit_write, for coroutines on `home`.
   template <class T>
   [[nodiscard]] common::Task<common::Result<T>> write(
-      common::Executor& home, Priority priority,
-      std::function<common::Result<T>(Session&)> work) {
+      common::Executor& home, Priority priority, std::function<common::Result<T>(Session&)> work) {
     return run<T>(home, std::move(work), [this, priority](Work inner, Answer answer) {
       submit_write(priority, std::move(inner), std::move(answer));
     });
@@ -121,7 +122,8 @@ class FileLock {
   FileLock() = default;
 };
 
-/// Errors: kBusy when another living process holds it (the message names its process id), kReadOnly, kIo.
+/// Errors: kBusy when another living process holds it (the message names its process id),
+/// kReadOnly, kIo.
 [[nodiscard]] common::Result<std::unique_ptr<FileLock>> lock_file(const std::string& path);
 
 }  // namespace doorbuster::db

@@ -12,8 +12,8 @@ namespace doorbuster::db {
 
 /// One numbered step. `sql` may hold several statements, each ending in ";\n".
 struct Migration {
-  int version = 0;          ///< from 1, without gaps
-  std::string_view name;    ///< the file's name in migrations/
+  int version = 0;        ///< from 1, without gaps
+  std::string_view name;  ///< the file's name in migrations/
   std::string_view sql;
 };
 
@@ -21,13 +21,13 @@ struct Migration {
 [[nodiscard]] std::span<const Migration> sqlite_migrations();
 
 struct MigrationStatus {
-  int applied = 0;    ///< newest version in the database
-  int known = 0;      ///< newest version that this program knows
+  int applied = 0;  ///< newest version in the database
+  int known = 0;    ///< newest version that this program knows
 };
 
 /// Applies what is missing, inside the caller's write transaction (which is the lock).
-/// Errors: kConflict when the database is newer than the program, or when an applied step's checksum is
-/// not the one that this program knows; the message names the step.
+/// Errors: kConflict when the database is newer than the program, or when an applied step's
+/// checksum is not the one that this program knows; the message names the step.
 [[nodiscard]] common::Result<MigrationStatus> migrate(Session& session,
                                                       std::span<const Migration> steps,
                                                       std::int64_t now_us);

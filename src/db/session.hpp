@@ -13,12 +13,13 @@
 
 namespace doorbuster::db {
 
-/// A column's value as it was read. BOOLEANs and instants (microseconds) are integers, ids are bytes.
+/// A column's value as it was read. BOOLEANs and instants (microseconds) are integers, ids are
+/// bytes.
 using Value = std::variant<std::nullptr_t, std::int64_t, std::string, std::vector<std::uint8_t>>;
 
 /// A parameter. Views must live until the call returns.
-using Param = std::variant<std::nullptr_t, std::int64_t, std::string_view,
-                           std::span<const std::uint8_t>>;
+using Param =
+    std::variant<std::nullptr_t, std::int64_t, std::string_view, std::span<const std::uint8_t>>;
 
 [[nodiscard]] inline Param param(const common::GrantId& id) {
   return std::span<const std::uint8_t>(id.bytes);
@@ -41,12 +42,13 @@ class Row {
 
 using Rows = std::vector<Row>;
 
-/// One connection inside one transaction; used by one thread. SQL names its parameters $1, $2, ... in
-/// order of their first appearance, which SQLite and PostgreSQL both read. Statements are prepared once
-/// per connection and kept.
+/// One connection inside one transaction; used by one thread. SQL names its parameters $1, $2, ...
+/// in order of their first appearance, which SQLite and PostgreSQL both read. Statements are
+/// prepared once per connection and kept.
 ///
-/// Errors: kConflict (a constraint), kBusy (locked by another process), kFull, kReadOnly, kIo, kCorrupt,
-/// kTimeout, kInternal. A constraint error leaves the transaction usable; every other one ends it.
+/// Errors: kConflict (a constraint), kBusy (locked by another process), kFull, kReadOnly, kIo,
+/// kCorrupt, kTimeout, kInternal. A constraint error leaves the transaction usable; every other one
+/// ends it.
 class Session {
  public:
   Session() = default;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,9 @@ class TokenVerifier {
       std::string_view authorization, common::Instant now) = 0;
   /// Takes effect for every later call; cached verdicts of keys that are gone are dropped.
   virtual void replace_keys(std::vector<VerificationKey> keys) = 0;
+  /// Called, from any thread, for each token that names an unknown key: a key source refreshes then. To be set
+  /// before the first verification.
+  virtual void on_unknown_key(std::function<void()> tell) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<TokenVerifier> make_token_verifier(const TokenConfig& config,

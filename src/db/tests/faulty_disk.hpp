@@ -12,14 +12,14 @@
 
 namespace doorbuster::db::testing {
 
-/// The real file system, with a step that fails when it is told to. While one lives, every connection
-/// that is opened goes through it.
+/// The real file system, with a step that fails when it is told to. While one lives, every
+/// connection that is opened goes through it.
 class FaultyDisk {
  public:
   struct Fault {
-    int write = SQLITE_FULL;         ///< what a failing write answers; half of its bytes arrive
-    int sync = SQLITE_IOERR_FSYNC;   ///< what a failing fsync answers; it happened all the same
-    int os_error = 0;                ///< errno beneath
+    int write = SQLITE_FULL;        ///< what a failing write answers; half of its bytes arrive
+    int sync = SQLITE_IOERR_FSYNC;  ///< what a failing fsync answers; it happened all the same
+    int os_error = 0;               ///< errno beneath
   };
 
   FaultyDisk() {
@@ -45,7 +45,8 @@ class FaultyDisk {
     sqlite3_vfs_register(real_, 1);
   }
 
-  /// The n-th changing step from now (write, truncate, fsync) fails, and every later one, until heal().
+  /// The n-th changing step from now (write, truncate, fsync) fails, and every later one, until
+  /// heal().
   void fail_from(int n, Fault fault) {
     const std::lock_guard lock(mutex_);
     left_ = n;
@@ -90,7 +91,8 @@ class FaultyDisk {
     return left_ == 1;
   }
 
-  static int open(sqlite3_vfs* vfs, const char* name, sqlite3_file* out, int flags, int* out_flags) {
+  static int open(sqlite3_vfs* vfs, const char* name, sqlite3_file* out, int flags,
+                  int* out_flags) {
     FaultyDisk& disk = of(vfs);
     File& file = as_file(out);
     file.base.pMethods = nullptr;
@@ -190,10 +192,10 @@ class FaultyDisk {
   sqlite3_vfs* real_ = nullptr;
   sqlite3_vfs vfs_{};
   mutable std::mutex mutex_;
-  int left_ = 0;         // Guarded by mutex_. 0: nothing fails; 1: the next step does.
-  bool fired_ = false;   // Guarded by mutex_.
-  Fault fault_;          // Guarded by mutex_.
-  std::string steps_;    // Guarded by mutex_.
+  int left_ = 0;        // Guarded by mutex_. 0: nothing fails; 1: the next step does.
+  bool fired_ = false;  // Guarded by mutex_.
+  Fault fault_;         // Guarded by mutex_.
+  std::string steps_;   // Guarded by mutex_.
 };
 
 }  // namespace doorbuster::db::testing

@@ -44,14 +44,17 @@ class TempDir {
 class RawConnection {
  public:
   explicit RawConnection(const std::string& path) {
-    const int rc = sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "unix");
+    const int rc =
+        sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "unix");
     EXPECT_EQ(rc, SQLITE_OK);
   }
   RawConnection(const RawConnection&) = delete;
   RawConnection& operator=(const RawConnection&) = delete;
   ~RawConnection() { sqlite3_close(db_); }
 
-  int run(const std::string& sql) { return sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr); }
+  int run(const std::string& sql) {
+    return sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
+  }
 
   /// The first row's values, joined by '|'; "none" without a row, "error ..." where it failed.
   std::string first(const std::string& sql) {
@@ -76,6 +79,23 @@ class RawConnection {
   sqlite3* db_ = nullptr;
 };
 
+/// An answer that a test waits for.
+class Arrival {
+ public:
+  /// Owned by both sides: the answering thread may still be inside it when get() returns.
+  [[nodiscard]] Database::Answer answer() const {
+    return [promise = promise_](common::Result<common::Done> done) {
+      promise->set_value(std::move(done));
+    };
+  }
+  [[nodiscard]] common::Result<common::Done> get() { return future_.get(); }
+
+ private:
+  std::shared_ptr<std::promise<common::Result<common::Done>>> promise_ =
+      std::make_shared<std::promise<common::Result<common::Done>>>();
+  std::future<common::Result<common::Done>> future_ = promise_->get_future();
+};
+
 /// A database over a file in a folder of its own, with calls that wait for their answers.
 struct Fixture {
   explicit Fixture(SqliteConfig settings = {}) : config(std::move(settings)) {
@@ -90,15 +110,16 @@ struct Fixture {
     database = std::move(*opened);
   }
 
-  common::Result<common::Done> write(Database::Work work, Priority priority = Priority::kRest) const {
-    std::promise<common::Result<common::Done>> arrived;
-    database->submit_write(priority, std::move(work), [&](auto done) { arrived.set_value(done); });
-    return arrived.get_future().get();
+  common::Result<common::Done> write(Database::Work work,
+                                     Priority priority = Priority::kRest) const {
+    Arrival arrival;
+    database->submit_write(priority, std::move(work), arrival.answer());
+    return arrival.get();
   }
   common::Result<common::Done> read(Database::Work work) const {
-    std::promise<common::Result<common::Done>> arrived;
-    database->submit_read(std::move(work), [&](auto done) { arrived.set_value(done); });
-    return arrived.get_future().get();
+    Arrival arrival;
+    database->submit_read(std::move(work), arrival.answer());
+    return arrival.get();
   }
 
   /// One statement in a write of its own.
