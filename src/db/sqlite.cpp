@@ -116,21 +116,51 @@ std::string_view advice(ErrorCode code) {
   }
 }
 
+/// Why the file cannot be opened for writing; 0 when it could be. SQLite tries again as a reader,
+/// and then reports why that failed.
+int why_not_writable(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  for (const std::string& name : {folder, path}) {
+    if (faccessat(AT_FDCWD, name.c_str(), W_OK, AT_EACCESS) != 0 && errno != ENOENT) return errno;
+  }
+  return 0;
+}
+
+/// The system's reason for the last error of a file, which SQLite keeps per file.
+int last_errno(sqlite3_file* file) {
+  int os_error = 0;
+  if (file != nullptr && file->pMethods != nullptr) {
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &os_error);
+  }
+  return os_error;
+}
+
+/// The system's reason beneath the connection's last error, 0 where there is none. A COMMIT that
+/// fails does not pass it on to sqlite3_system_errno(); the log's file has it.
+int system_reason(const std::string& path, sqlite3* db, int rc) {
+  int os_error = 0;
+  if (primary(rc) == SQLITE_CANTOPEN) {
+    os_error = why_not_writable(path);
+  } else if (rc == SQLITE_IOERR_WRITE || rc == SQLITE_IOERR_FSYNC) {
+    sqlite3_file* log = nullptr;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&log));
+    os_error = last_errno(log);
+  } else if (primary(rc) != SQLITE_IOERR) {
+    return 0;
+  }
+  return os_error != 0 ? os_error : sqlite3_system_errno(db);
+}
+
 /// The error of the connection's last call, with the file's name and what an operator can do.
-Error explain(const std::string& path, sqlite3* db, int rc) {
-  const int os_error = db == nullptr ? 0 : sqlite3_system_errno(db);
+Error explain(const std::string& path, sqlite3* db, int rc, int os_error) {
   const ErrorCode code = code_of(rc, os_error);
-  const char* text = db == nullptr ? sqlite3_errstr(rc) : sqlite3_errmsg(db);
+  const char* text = sqlite3_errmsg(db);
   if (code == ErrorCode::kConflict) return Error{.code = code, .message = text};
   std::string detail = fmt::format("SQLite {}: {}", rc, text);
-  if (os_error != 0 && (primary(rc) == SQLITE_IOERR || primary(rc) == SQLITE_CANTOPEN)) {
-    detail += fmt::format("; system: {}", os_text(os_error));
-  }
+  if (os_error != 0) detail += fmt::format("; system: {}", os_text(os_error));
   const std::string_view todo = advice(code);
-  if (todo.empty())
-    return Error{.code = code, .message = fmt::format("database file {}: {}", path, detail)};
-  return Error{.code = code,
-               .message = fmt::format("database file {}: {} ({})", path, todo, detail)};
+  if (!todo.empty()) detail = fmt::format("{} ({})", todo, detail);
+  return Error{.code = code, .message = fmt::format("database file {}: {}", path, detail)};
 }
 
 /// What a failed COMMIT proves. The last frame of a transaction in the log counts only when it is
@@ -265,7 +295,10 @@ class Connection final : public Session {
     sqlite3* handle = nullptr;
     const int rc = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
     std::unique_ptr<sqlite3, CloseDatabase> db(handle);
-    if (rc != SQLITE_OK) return fail(explain(path, db.get(), rc));
+    if (db == nullptr) return fail(ErrorCode::kInternal, "no memory for a database connection");
+    if (rc != SQLITE_OK) {
+      return fail(explain(path, db.get(), rc, system_reason(path, db.get(), rc)));
+    }
     std::unique_ptr<Connection> connection(new Connection(path, role, busy_timeout, std::move(db)));
     const Result<Done> ready = connection->prepare_for_use();
     if (!ready) return fail(ready.error());
@@ -282,8 +315,7 @@ class Connection final : public Session {
     Result<Done> done = work(*this);
     if (failure_ || !done) {
       roll_back();
-      if (failure_) return fail(*failure_);
-      return done;
+      return outcome(std::move(done));
     }
     DOORBUSTER_ENSURE(sqlite3_get_autocommit(db_.get()) == 0, "work must not end its transaction");
     const Result<std::int64_t> committed = execute("COMMIT", {});
@@ -303,8 +335,7 @@ class Connection final : public Session {
     if (const Result<std::int64_t> begun = execute("BEGIN", {}); !begun) return fail(begun.error());
     Result<Done> done = work(*this);
     roll_back();
-    if (failure_) return fail(*failure_);
-    return done;
+    return outcome(std::move(done));
   }
 
   /// What SQLite itself reported in the last transaction, if it ended it.
@@ -362,7 +393,9 @@ class Connection final : public Session {
     if (insist) sqlite3_busy_timeout(db_.get(), static_cast<int>(busy_timeout_.count()));
     // However far it got: not at every commit again, since each try costs an fsync of the file.
     checkpoint_at_ = log_pages_ + kCheckpointPages;
-    if (rc != SQLITE_OK && primary(rc) != SQLITE_BUSY) return fail(explain(path_, db_.get(), rc));
+    if (rc != SQLITE_OK && primary(rc) != SQLITE_BUSY) {
+      return fail(explain(path_, db_.get(), rc, sqlite3_system_errno(db_.get())));
+    }
     return Done{};
   }
 
@@ -486,14 +519,23 @@ class Connection final : public Session {
 
   /// To be called before the statement is reset, which would lose the message.
   Error failed(int rc) {
-    Error error = explain(path_, db_.get(), rc);
+    failure_os_error_ = system_reason(path_, db_.get(), rc);
+    Error error = explain(path_, db_.get(), rc, failure_os_error_);
     failure_rc_ = rc;
-    failure_os_error_ = sqlite3_system_errno(db_.get());
     // With a constraint only the statement is undone, unless it asked for more.
     const bool transaction_lives =
         error.code == ErrorCode::kConflict && sqlite3_get_autocommit(db_.get()) == 0;
     if (!transaction_lives) failure_ = error;
     return error;
+  }
+
+  /// The work's result, unless the transaction had ended before. Then the work may have put what it
+  /// was doing into the message, but it cannot make a success of it.
+  Result<Done> outcome(Result<Done> done) const {
+    if (!failure_) return done;
+    Error error = *failure_;
+    if (!done && done.error().code == error.code) error.message = std::move(done.error().message);
+    return fail(std::move(error));
   }
 
   Error misused(std::string_view how, std::string_view sql) {

@@ -3,84 +3,73 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 
 namespace doorbuster::rush {
 namespace {
 
-// Values below 2^8 have a bucket each; every later power of two has 2^7.
-constexpr int kLinearBits = 8;
-constexpr std::size_t kLinear = std::size_t{1} << kLinearBits;
-constexpr std::size_t kPerOctave = kLinear / 2;
+/// Steps of one octave. Values below it have a bucket each, and are exact.
+constexpr int kStepBits = 7;
+constexpr std::uint64_t kSteps = 1U << kStepBits;
 
-std::size_t index_of(std::int64_t micros) noexcept {
-  const auto value = static_cast<std::uint64_t>(micros);
-  if (value < kLinear) return value;
-  const int shift = std::bit_width(value) - kLinearBits;
-  return kLinear + static_cast<std::size_t>(shift - 1) * kPerOctave +
-         static_cast<std::size_t>((value >> shift) - kPerOctave);
+constexpr std::size_t bucket_of(std::uint64_t micros) {
+  if (micros < kSteps) return static_cast<std::size_t>(micros);
+  // The value's leading eight bits choose the bucket: its octave, and its step within.
+  const int shift = std::bit_width(micros) - 1 - kStepBits;
+  return static_cast<std::size_t>(static_cast<std::uint64_t>(shift) * kSteps + (micros >> shift));
 }
 
-/// The largest value of a bucket.
-std::int64_t end_of(std::size_t index) noexcept {
-  if (index < kLinear) return static_cast<std::int64_t>(index);
-  const std::size_t octave = (index - kLinear) / kPerOctave + 1;
-  const std::size_t part = (index - kLinear) % kPerOctave + kPerOctave;
-  return static_cast<std::int64_t>(((part + 1) << octave) - 1);
+constexpr std::uint64_t highest_in(std::size_t bucket) {
+  if (bucket < 2 * kSteps) return bucket;
+  const std::uint64_t shift = bucket / kSteps - 1;
+  const std::uint64_t step = bucket - shift * kSteps;
+  return ((step + 1) << shift) - 1;
 }
 
-std::int64_t bounded(std::int64_t micros) noexcept {
-  return std::clamp<std::int64_t>(micros, 0, Histogram::kMaxMicros);
-}
+constexpr std::size_t kBuckets =
+    bucket_of(static_cast<std::uint64_t>(LatencyHistogram::kMax.count())) + 1;
+static_assert(highest_in(bucket_of(127)) == 127 && highest_in(bucket_of(255)) == 255);
+static_assert(highest_in(bucket_of(256)) == 257 && highest_in(bucket_of(100'000'000)) >= 100'000'000);
 
 }  // namespace
 
-Histogram::Histogram() : buckets_(index_of(kMaxMicros) + 1) {}
+LatencyHistogram::LatencyHistogram() : buckets_(kBuckets, 0) {}
 
-void Histogram::record(std::int64_t micros) noexcept {
-  const std::int64_t value = std::max<std::int64_t>(micros, 0);
-  min_ = count_ == 0 ? value : std::min(min_, value);
-  max_ = std::max(max_, value);
-  sum_ += static_cast<double>(value);
+void LatencyHistogram::record(std::chrono::nanoseconds value) noexcept {
+  const std::int64_t micros = std::max<std::int64_t>(1, (value.count() + 999) / 1000);
+  const std::int64_t inside = std::min<std::int64_t>(micros, kMax.count());
+  ++buckets_[bucket_of(static_cast<std::uint64_t>(inside))];
+  min_ = count_ == 0 ? micros : std::min(min_, micros);
+  max_ = std::max(max_, micros);
+  sum_ += micros;
   ++count_;
-  ++buckets_[index_of(bounded(value))];
 }
 
-void Histogram::merge(const Histogram& other) noexcept {
+void LatencyHistogram::merge(const LatencyHistogram& other) noexcept {
   if (other.count_ == 0) return;
+  for (std::size_t i = 0; i < kBuckets; ++i) buckets_[i] += other.buckets_[i];
   min_ = count_ == 0 ? other.min_ : std::min(min_, other.min_);
   max_ = std::max(max_, other.max_);
   sum_ += other.sum_;
   count_ += other.count_;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
 }
 
-void Histogram::clear() noexcept {
-  std::fill(buckets_.begin(), buckets_.end(), 0);
-  count_ = 0;
-  min_ = max_ = 0;
-  sum_ = 0;
+LatencyHistogram::Micros LatencyHistogram::mean() const noexcept {
+  return Micros{count_ == 0 ? 0 : sum_ / static_cast<std::int64_t>(count_)};
 }
 
-double Histogram::mean() const noexcept {
-  return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
-}
-
-std::int64_t Histogram::percentile(double quantile) const noexcept {
-  if (count_ == 0) return 0;
-  const double wanted = std::ceil(std::clamp(quantile, 0.0, 1.0) * static_cast<double>(count_));
-  const std::uint64_t rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(wanted), 1, count_);
-  // The last value is known exactly, also beyond the range of the buckets.
-  if (rank == count_) return max_;
+LatencyHistogram::Micros LatencyHistogram::percentile(double percent) const noexcept {
+  if (count_ == 0) return Micros{0};
+  const double wanted = std::ceil(std::clamp(percent, 0.0, 100.0) / 100.0 * static_cast<double>(count_));
+  const auto rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(wanted), 1, count_);
+  // The last rank is the maximum itself, which is known exactly, also beyond the range.
+  if (rank == count_) return Micros{max_};
   std::uint64_t seen = 0;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+  for (std::size_t i = 0; i < kBuckets; ++i) {
     seen += buckets_[i];
-    if (seen >= rank) return std::min(end_of(i), max_);
+    if (seen >= rank) return Micros{std::min(max_, static_cast<std::int64_t>(highest_in(i)))};
   }
-  return max_;
-}
-
-std::int64_t Histogram::bucket_end(std::int64_t micros) noexcept {
-  return end_of(index_of(bounded(micros)));
+  return Micros{max_};
 }
 
 }  // namespace doorbuster::rush

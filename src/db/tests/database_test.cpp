@@ -87,7 +87,9 @@ TEST(Open, WantsOneToSixteenReadersAndRoomForAtLeastOneCall) {
     config.max_queued = static_cast<std::size_t>(queued);
     const auto opened = open_sqlite(config, clock, *metrics);
     EXPECT_EQ(opened.has_value(), good) << readers << " " << queued;
-    if (!opened) EXPECT_EQ(opened.error().code, ErrorCode::kInvalid);
+    if (!opened) {
+      EXPECT_EQ(opened.error().code, ErrorCode::kInvalid);
+    }
   }
 }
 
@@ -365,7 +367,9 @@ TEST(Stop, FinishesWhatIsQueuedThenRefuses) {
   for (bool refused = false; !refused;) {
     const Result<Done> done = f.read([](Session&) -> Result<Done> { return Done{}; });
     refused = !done;
-    if (refused) EXPECT_EQ(done.error().code, ErrorCode::kUnavailable);
+    if (refused) {
+      EXPECT_EQ(done.error().code, ErrorCode::kUnavailable);
+    }
   }
   blocker.let_go();
   stopping.join();

@@ -20,6 +20,7 @@ class FaultyDisk {
     int write = SQLITE_FULL;        ///< what a failing write answers; half of its bytes arrive
     int sync = SQLITE_IOERR_FSYNC;  ///< what a failing fsync answers; it happened all the same
     int os_error = 0;               ///< errno beneath
+    bool only_main = false;         ///< steps on the database file only, none on its log
   };
 
   FaultyDisk() {
@@ -73,6 +74,7 @@ class FaultyDisk {
   struct File {
     sqlite3_file base;
     FaultyDisk* disk;
+    bool is_main;
     bool is_log;
     sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
   };
@@ -83,6 +85,7 @@ class FaultyDisk {
   bool next_fails(File& file, char kind) {
     const std::lock_guard lock(mutex_);
     if (file.is_log) steps_ += kind;
+    if (fault_.only_main && !file.is_main) return false;
     if (left_ > 1) {
       --left_;
       return false;
@@ -97,6 +100,7 @@ class FaultyDisk {
     File& file = as_file(out);
     file.base.pMethods = nullptr;
     file.disk = &disk;
+    file.is_main = (flags & SQLITE_OPEN_MAIN_DB) != 0;
     file.is_log = (flags & SQLITE_OPEN_WAL) != 0;
     const int rc = disk.real_->xOpen(disk.real_, name, file.real(), flags, out_flags);
     if (file.real()->pMethods != nullptr) file.base.pMethods = methods();
@@ -160,6 +164,14 @@ class FaultyDisk {
     };
     m.xFileControl = [](sqlite3_file* f, int op, void* arg) {
       sqlite3_file* real = as_file(f).real();
+      if (op == SQLITE_FCNTL_LAST_ERRNO) {
+        FaultyDisk& disk = *as_file(f).disk;
+        const std::lock_guard lock(disk.mutex_);
+        if (disk.fired_) {
+          *static_cast<int*>(arg) = disk.fault_.os_error;
+          return SQLITE_OK;
+        }
+      }
       return real->pMethods->xFileControl(real, op, arg);
     };
     m.xSectorSize = [](sqlite3_file* f) {

@@ -29,8 +29,8 @@ constexpr std::string_view kSecond = "ALTER TABLE a ADD COLUMN y INTEGER;\n";
 const std::vector<Migration> kOne = {{1, "0001_a.sql", kFirst}};
 const std::vector<Migration> kTwo = {{1, "0001_a.sql", kFirst}, {2, "0002_b.sql", kSecond}};
 
-Result<MigrationStatus> apply(const Fixture& f, std::span<const Migration> steps,
-                              std::int64_t now_us = kNow) {
+Result<MigrationStatus> bring_up(const Fixture& f, std::span<const Migration> steps,
+                                 std::int64_t now_us = kNow) {
   MigrationStatus status;
   const Result<Done> done = f.write([&](Session& session) -> Result<Done> {
     const Result<MigrationStatus> migrated = migrate(session, steps, now_us);
@@ -82,7 +82,7 @@ TEST(Embedded, StepsAreTheFilesByteForByte) {
 TEST(Embedded, StepsMakeTheWholeSchemaFromNothing) {
   const Fixture f;
   const int known = static_cast<int>(sqlite_migrations().size());
-  expect_status(apply(f, sqlite_migrations()), known, known);
+  expect_status(bring_up(f, sqlite_migrations()), known, known);
   for (const char* table : {"flash_sale", "flash_sale_order", "engine_shard", "outbox",
                             "idempotency_answer", "payment_attempt", "audit_log", "job_run"}) {
     EXPECT_EQ(f.number(std::string("SELECT count(*) FROM ") + table), 0) << table;
@@ -93,7 +93,7 @@ TEST(Embedded, StepsMakeTheWholeSchemaFromNothing) {
 TEST(Migrate, AppliesEveryStepToAnEmptyDatabaseAndNotesIt) {
   const Fixture f;
   expect_status(ask(f, kTwo), 0, 2);
-  expect_status(apply(f, kTwo), 2, 2);
+  expect_status(bring_up(f, kTwo), 2, 2);
   expect_status(ask(f, kTwo), 2, 2);
   // printf 'ALTER TABLE a ADD COLUMN y INTEGER;\n' | sha256sum
   EXPECT_EQ(RawConnection(f.config.path).first("SELECT * FROM schema_migration WHERE version = 2"),
@@ -105,8 +105,8 @@ TEST(Migrate, AppliesEveryStepToAnEmptyDatabaseAndNotesIt) {
 
 TEST(Migrate, ChangesNothingWhenItIsCalledAgain) {
   const Fixture f;
-  expect_status(apply(f, kTwo), 2, 2);
-  expect_status(apply(f, kTwo, kNow + 1), 2, 2);
+  expect_status(bring_up(f, kTwo), 2, 2);
+  expect_status(bring_up(f, kTwo, kNow + 1), 2, 2);
   EXPECT_EQ(f.number("SELECT count(*) FROM schema_migration"), 2);
   EXPECT_EQ(f.number("SELECT max(applied_at) FROM schema_migration"), kNow);
   EXPECT_EQ(f.number("SELECT count(*) FROM a"), 1);
@@ -114,9 +114,9 @@ TEST(Migrate, ChangesNothingWhenItIsCalledAgain) {
 
 TEST(Migrate, AppliesOnlyWhatAnOlderDatabaseLacks) {
   const Fixture f;
-  expect_status(apply(f, kOne), 1, 1);
+  expect_status(bring_up(f, kOne), 1, 1);
   expect_status(ask(f, kTwo), 1, 2);
-  expect_status(apply(f, kTwo, kNow + 5), 2, 2);
+  expect_status(bring_up(f, kTwo, kNow + 5), 2, 2);
   EXPECT_EQ(f.number("SELECT count(*) FROM a"), 1) << "the first step has run once";
   EXPECT_EQ(f.number("SELECT applied_at FROM schema_migration WHERE version = 1"), kNow);
   EXPECT_EQ(f.number("SELECT applied_at FROM schema_migration WHERE version = 2"), kNow + 5);
@@ -124,8 +124,8 @@ TEST(Migrate, AppliesOnlyWhatAnOlderDatabaseLacks) {
 
 TEST(Migrate, RefusesADatabaseThatIsNewerThanTheProgram) {
   const Fixture f;
-  expect_status(apply(f, kTwo), 2, 2);
-  for (const Result<MigrationStatus>& refused : {apply(f, kOne), ask(f, kOne)}) {
+  expect_status(bring_up(f, kTwo), 2, 2);
+  for (const Result<MigrationStatus>& refused : {bring_up(f, kOne), ask(f, kOne)}) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
     EXPECT_THAT(refused.error().message,
@@ -135,11 +135,11 @@ TEST(Migrate, RefusesADatabaseThatIsNewerThanTheProgram) {
 
 TEST(Migrate, RefusesAnAppliedStepWithAnotherChecksumAndNamesIt) {
   const Fixture f;
-  expect_status(apply(f, kTwo), 2, 2);
+  expect_status(bring_up(f, kTwo), 2, 2);
   // One byte of white space is enough: nobody can tell which edits are harmless.
   const std::vector<Migration> edited = {
       {1, "0001_a.sql", kFirst}, {2, "0002_b.sql", "ALTER TABLE a ADD COLUMN y INTEGER; \n"}};
-  for (const Result<MigrationStatus>& refused : {apply(f, edited), ask(f, edited)}) {
+  for (const Result<MigrationStatus>& refused : {bring_up(f, edited), ask(f, edited)}) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
     EXPECT_THAT(refused.error().message, HasSubstr("migration 2 (0002_b.sql)"));
@@ -149,9 +149,9 @@ TEST(Migrate, RefusesAnAppliedStepWithAnotherChecksumAndNamesIt) {
 
 TEST(Migrate, RefusesADatabaseInWhichAStepIsMissing) {
   const Fixture f;
-  expect_status(apply(f, kTwo), 2, 2);
+  expect_status(bring_up(f, kTwo), 2, 2);
   ASSERT_TRUE(f.run("DELETE FROM schema_migration WHERE version = 1"));
-  const Result<MigrationStatus> refused = apply(f, kTwo);
+  const Result<MigrationStatus> refused = bring_up(f, kTwo);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
   EXPECT_THAT(refused.error().message, HasSubstr("lacks migration 1 (0001_a.sql)"));
@@ -159,17 +159,17 @@ TEST(Migrate, RefusesADatabaseInWhichAStepIsMissing) {
 
 TEST(Migrate, LeavesNothingOfARunInWhichOneStepFails) {
   const Fixture f;
-  expect_status(apply(f, kOne), 1, 1);
+  expect_status(bring_up(f, kOne), 1, 1);
   std::vector<Migration> broken = kTwo;
   broken.push_back({3, "0003_c.sql", "CREATE TABLE c (x);\nINSERT INTO missing VALUES (1);\n"});
-  const Result<MigrationStatus> refused = apply(f, broken);
+  const Result<MigrationStatus> refused = bring_up(f, broken);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInternal);
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("migration 3 (0003_c.sql)"), HasSubstr("no such table: missing")));
   expect_status(ask(f, kTwo), 1, 2);
   EXPECT_EQ(f.number("SELECT count(*) FROM sqlite_master WHERE name = 'c'"), 0);
-  expect_status(apply(f, kTwo), 2, 2);  // and now it works again
+  expect_status(bring_up(f, kTwo), 2, 2);  // and now it works again
 }
 
 TEST(Migrate, FindsTheEndsOfStatementsOutsideOfQuotesAndComments) {
@@ -186,7 +186,7 @@ TEST(Migrate, FindsTheEndsOfStatementsOutsideOfQuotesAndComments) {
                                          "  INSERT INTO b SELECT new.x + 1 WHERE new.x < 1; END;\n"
                                          "INSERT INTO b VALUES (0) -- no end\n"
                                          "-- last\n"}};
-  expect_status(apply(f, steps), 1, 1);
+  expect_status(bring_up(f, steps), 1, 1);
   EXPECT_EQ(RawConnection(f.config.path).first("SELECT x FROM \"a;\n\""), "it's;\n -- here");
   EXPECT_EQ(f.number("SELECT count(*) FROM b"), 2);
 }
@@ -196,7 +196,7 @@ TEST(MigrateDeathTest, StopsTheProcessWhenTheProgramsOwnStepsHaveAGap) {
   const auto run = [] {
     const Fixture f;
     const std::vector<Migration> gap = {{1, "0001_a.sql", kFirst}, {3, "0003_c.sql", kSecond}};
-    static_cast<void>(apply(f, gap));
+    static_cast<void>(bring_up(f, gap));
   };
   EXPECT_DEATH(run(), "no gaps");
 }

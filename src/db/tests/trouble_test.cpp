@@ -74,7 +74,7 @@ class SmallDisk {
   }
 
   void set_read_only(bool on) const {
-    const unsigned long flags = MS_REMOUNT | (on ? MS_RDONLY : 0UL);
+    const unsigned long flags = on ? MS_REMOUNT | MS_RDONLY : MS_REMOUNT;
     ASSERT_EQ(mount("tmpfs", dir_.path().c_str(), "tmpfs", flags, nullptr), 0)
         << std::strerror(errno);
   }
@@ -330,7 +330,9 @@ TEST(FullDisk, FailsWritesWithoutHarmAtEveryFillLevelUntilThereIsRoom) {
     EXPECT_EQ(f.number("SELECT sum(id) FROM t"), 1) << "reading goes on";
     EXPECT_EQ(CrashCopy(f.config.path).first("SELECT sum(id) FROM t"), "1");
   }
-  EXPECT_GE(refused, 5);
+  // What a refused write has put into the log stays allocated, so each level adds to the one
+  // before.
+  EXPECT_GE(refused, 2);
   EXPECT_FALSE(f.database->trouble());
   disk.fill_up_to(0);
   expect_refused(f.run("INSERT INTO t VALUES (4, randomblob(20000))"), ErrorCode::kFull,
@@ -368,22 +370,22 @@ TEST(FullDisk, IsAlsoALimitOnTheFilesSize) {
   EXPECT_EQ(f.number("SELECT sum(id) FROM t"), 2);
 }
 
-TEST(Checkpoint, ThatFailsLosesNothing) {
+TEST(Checkpoint, ThatFailsLosesNothingAndIsMadeUpFor) {
   FaultyDisk disk;
   const Fixture f;
   ASSERT_TRUE(f.run("CREATE TABLE t (id INTEGER PRIMARY KEY, b BLOB)"));
-  static_cast<void>(disk.take_log_steps());
-  // More than the checkpoint's 4000 pages; the fault begins once the commit's own steps are over.
-  ASSERT_TRUE(f.run("INSERT INTO t VALUES (1, randomblob(3900 * 4096))"));
-  const auto steps = static_cast<int>(disk.take_log_steps().size());
-  disk.fail_from(steps + 1, {SQLITE_FULL, SQLITE_IOERR_FSYNC, ENOSPC});
-  ASSERT_TRUE(f.run("INSERT INTO t VALUES (2, randomblob(3900 * 4096))"));
-  EXPECT_FALSE(f.run("INSERT INTO t VALUES (4, NULL)"));
+  disk.fail_from(1, {SQLITE_FULL, SQLITE_IOERR_FSYNC, ENOSPC, true});
+  // Each of 2100 pages: the second one reaches the 4000 at which the log is to be copied.
+  const std::string update = "INSERT OR REPLACE INTO t VALUES (1, randomblob(2100 * 4096))";
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(f.run(update)) << "the log can be written";
   EXPECT_TRUE(disk.fired());
-  EXPECT_EQ(CrashCopy(f.config.path).first("SELECT sum(id) FROM t"), "3");
+  EXPECT_FALSE(f.database->trouble());
+  common::Gauge& pages = f.metrics->gauge("db_wal_pages", "");
+  EXPECT_GT(pages.value(), 6300);
+  EXPECT_EQ(CrashCopy(f.config.path).first("SELECT sum(id) FROM t"), "1");
   disk.heal();
-  EXPECT_TRUE(f.run("INSERT INTO t VALUES (8, NULL)")) << "and now it works again";
-  EXPECT_EQ(CrashCopy(f.config.path).first("SELECT sum(id) FROM t"), "11");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(f.run(update));
+  EXPECT_LT(pages.value(), 6400) << "and now it works again";
   EXPECT_EQ(CrashCopy(f.config.path).first("PRAGMA integrity_check"), "ok");
 }
 
