@@ -15,7 +15,7 @@ constexpr std::uint64_t kSteps = 1U << kStepBits;
 constexpr std::size_t bucket_of(std::uint64_t micros) {
   if (micros < kSteps) return static_cast<std::size_t>(micros);
   // The value's leading eight bits choose the bucket: its octave, and its step within.
-  const int shift = std::bit_width(micros) - 1 - kStepBits;
+  const int shift = static_cast<int>(std::bit_width(micros)) - 1 - kStepBits;
   return static_cast<std::size_t>(static_cast<std::uint64_t>(shift) * kSteps + (micros >> shift));
 }
 

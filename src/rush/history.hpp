@@ -1,182 +1,196 @@
 #pragma once
 
-#include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace doorbuster::rush {
 
-/// What a buyer did.
-enum class Action : std::uint8_t {
-  kPurchase,  ///< POST .../purchase, the first time or again
+/// What was asked.
+enum class Ask : std::uint8_t {
+  kPurchase,  ///< POST .../purchase, first time or again
   kRead,      ///< GET .../orders/{orderId}
-  kPay,       ///< POST .../orders/{orderId}/payment
+  kPay,       ///< POST .../payment
 };
 
-/// What came of it. The names of answers follow api.md.
+/// What came of it.
 enum class AnswerKind : std::uint8_t {
   kGranted,        ///< 202 with an order
-  kAlready,        ///< 409 ALREADY_PURCHASED with the member's order
-  kSoldOut,        ///< 410, final: false
-  kSoldOutFinal,   ///< 410, final: true
+  kAlready,        ///< 409 ALREADY_PURCHASED with the member's own order
+  kSoldOut,        ///< 410; `final` says whether a unit may still come back
   kNotOpen,        ///< 403 NOT_OPEN
   kPaused,         ///< 403 PAUSED
   kClosed,         ///< 403 CLOSED
-  kBusy,           ///< 503
+  kForbidden,      ///< any other 403
+  kBusy,           ///< 503: proves nothing, asking again tells
   kLimited,        ///< 429
   kUnauthorized,   ///< 401
   kNotFound,       ///< 404
-  kOther,          ///< any other status
-  kConnectFailed,  ///< no connection, so nothing was sent
-  kCut,            ///< sent, and the connection ended or fell silent before the answer: anything may have happened
-  kOk,             ///< 200 to a kRead or kPay
+  kOrder,          ///< 200 to a read
+  kPaid,           ///< 200 to a payment, or 409 ALREADY_PAID
+  kDeclined,       ///< 402
+  kPayRefused,     ///< 409 to a payment, for good: the hold is over
+  kNotReady,       ///< 409 to a payment: not recorded yet, or another attempt is under way
+  kPayUnknown,     ///< 202 to a payment: the gateway did not answer, it is being asked
+  kServerError,    ///< any other 5xx: proves nothing
+  kOther,          ///< an answer that has no meaning here
+  kConnectFailed,  ///< the server cannot have seen it
+  kCut,            ///< sent, and the connection ended before the answer
+  kNoAnswer,       ///< sent, and no answer within the time allowed
 };
-inline constexpr std::size_t kAnswerKinds = 15;
-/// Its stable name, such as "sold_out_final"; used in the JSON report and the history file.
+inline constexpr std::size_t kAnswerKinds = static_cast<std::size_t>(AnswerKind::kNoAnswer) + 1;
+/// "granted", "sold_out", ...: for reports, JSON and the history file.
 [[nodiscard]] std::string_view to_string(AnswerKind kind) noexcept;
-[[nodiscard]] std::string_view to_string(Action action) noexcept;
+[[nodiscard]] std::string_view to_string(Ask ask) noexcept;
 
-enum class OrderState : std::uint8_t { kNone, kPending, kPaid, kExpired, kCanceled, kRejected };
-/// "PENDING" and so on; kNone is "".
-[[nodiscard]] std::string_view to_string(OrderState state) noexcept;
-/// kNone for any other text.
-[[nodiscard]] OrderState parse_order_state(std::string_view text) noexcept;
+/// An order's state as an answer or a row tells it.
+enum class OrderStatus : std::uint8_t { kNone, kPending, kPaid, kExpired, kCanceled, kRejected, kUnknown };
+[[nodiscard]] std::string_view to_string(OrderStatus status) noexcept;
+/// kNone for an empty text, kUnknown for a word that is none of them.
+[[nodiscard]] OrderStatus parse_order_status(std::string_view text) noexcept;
 
-/// One request with its answer, as its sender saw it. Instants are microseconds since 1970.
-struct Exchange {
-  std::int64_t start_us = 0;  ///< when it was sent
-  std::int64_t end_us = 0;    ///< when the answer was there, or was given up
+/// One request with its answer. Small, since a rush has millions.
+struct Request {
+  std::int64_t start_us = 0;    ///< sent; on one monotonic clock for the whole history
+  std::int64_t end_us = 0;      ///< answered, or given up
   std::int64_t member = 0;
-  Action action = Action::kPurchase;
-  AnswerKind kind = AnswerKind::kOther;
-  OrderState status = OrderState::kNone;  ///< as answered
-  std::int64_t expires_us = 0;            ///< as answered; 0: not said
-  std::string_view key;                   ///< the Idempotency-Key that was sent, or empty
-  std::string_view order_id;              ///< as answered (or, for kRead and kPay, as asked for), or empty
+  std::int64_t expires_us = 0;  ///< the deadline that the answer told, Unix microseconds; 0: none
+  std::uint32_t key = 0;        ///< of History::text; 0: without Idempotency-Key
+  std::uint32_t order = 0;      ///< of History::text; 0: the answer named no order
+  Ask ask = Ask::kPurchase;
+  AnswerKind answer = AnswerKind::kOther;
+  OrderStatus status = OrderStatus::kNone;
+  bool final = false;
 };
 
-/// Many exchanges in little memory (48 bytes each and their texts). What at() returns points into the history
-/// and lives until it changes. Not thread-safe: each worker keeps its own, and they are put together.
+/// Everything that was asked and answered. Keys and order ids are kept once each and named by number.
+/// Not thread-safe; each worker fills its own, and they are put together.
 class History {
  public:
-  /// Texts are copied; one longer than 65,535 bytes is cut there.
-  void add(const Exchange& exchange);
+  History() { texts_.emplace_back(); }
+  /// The number of a text; 0 for an empty one.
+  [[nodiscard]] std::uint32_t number_of(std::string_view text);
+  /// The same for a text that may not be here; then nothing.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view text) const;
+  [[nodiscard]] const std::string& text(std::uint32_t number) const { return texts_[number]; }
+  [[nodiscard]] std::size_t texts() const noexcept { return texts_.size(); }
+
+  void add(const Request& request) { requests_.push_back(request); }
+  void reserve(std::size_t requests) { requests_.reserve(requests); }
+  /// Takes over all of `other`, whose numbers change on the way.
   void append(const History& other);
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  [[nodiscard]] Exchange at(std::size_t index) const noexcept;
+  [[nodiscard]] const std::vector<Request>& requests() const noexcept { return requests_; }
 
  private:
-  struct Entry {
-    std::int64_t start_us;
-    std::int64_t end_us;
-    std::int64_t member;
-    std::int64_t expires_us;
-    std::uint64_t text;  // where the key begins in texts_; the order id follows it
-    std::uint16_t key_size;
-    std::uint16_t order_size;
-    Action action;
-    AnswerKind kind;
-    OrderState status;
-  };
-  std::vector<Entry> entries_;
-  std::string texts_;
+  std::vector<Request> requests_;
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
-/// A row of the ledger, as read when it was quiet.
+/// A row of the ledger, as the server (or the simulation) tells it.
 struct LedgerRow {
-  std::string grant_id;   ///< what `merged_into` of another row names
-  std::string order_id;   ///< what answers name
+  std::string order;    ///< the public order id, as answers name it
+  std::string grant;    ///< the grant's id, as `merged_into` names it
   std::int64_t member = 0;
   std::optional<std::int64_t> slot;
   std::optional<std::int64_t> nth;
-  OrderState state = OrderState::kNone;
-  std::string merged_into;  ///< a grant id, or empty
+  OrderStatus state = OrderStatus::kNone;
+  std::string reason;
+  std::string merged_into;
   std::string key;
-  std::int64_t recorded_us = 0;
   std::int64_t expires_us = 0;
 };
 
-struct Limits {
+/// The ledger's rows of one allotment, and its limits.
+struct Ledger {
   std::int64_t quantity = 0;
   std::int64_t per_member = 1;
-  /// How far the clock of the asker and the clock of the ledger may be apart; 0 on one machine.
-  std::int64_t skew_us = 0;
-  /// With several nodes a holder of less than a second may read `final: false` on another one (engine page,
-  /// section 5): 1,000,000 then, 0 with one node.
-  std::int64_t holder_grace_us = 0;
+  std::optional<std::int64_t> sold;  ///< the second net's counter, where it was read in the same moment
+  std::vector<LedgerRow> rows;
 };
 
-/// One test looks for each of these.
-enum class FindingKind : std::uint8_t {
-  kOversold,            ///< more rows hold a unit than there are (I1)
-  kUnsold,              ///< a unit was never handed out, and somebody was told that nothing is left (I5)
-  kSlotTwice,           ///< two rows hold one slot (I3)
-  kSlotOutOfRange,      ///< a row holds no slot of 1..quantity (I3)
-  kMemberAboveLimit,    ///< a member holds more than the limit (I2)
-  kKeyTwice,            ///< two rows of a member hold units under one key (I6)
-  kGrantWithoutRow,     ///< answered 202, and no row has its id (I4)
-  kGrantOfAnother,      ///< answered 202, and the row is another member's (I4)
-  kGrantUnreadable,     ///< the owner of an answered grant was told 404 for it (I4)
-  kRejectedAfterGrant,  ///< answered 202, then REJECTED without being merged (I7)
-  kMergedNowhere,       ///< merged into a row that is missing or another member's (I7)
-  kUntoldRefused,       ///< nobody was told of a row, and its member was told something else meanwhile (I4)
-  kFinalThenGrant,      ///< somebody was told "sold out, final", later another got a unit that never came back (I7)
-  kHolderRefused,       ///< a holder was told "sold out" (I6)
-  kGrantChanged,        ///< a holder was told another order than before (I6)
-  kBlockedByDead,       ///< told "you have one" with an order that holds nothing (cases.md 7)
-  kDeadlineMoved,       ///< one order, two deadlines (section 9)
-  kPaymentLost,         ///< answered PAID, and the row is not (I8)
-  kMergedAfterGrant,    ///< a note: answered 202, then merged into the member's other grant
-  kUntoldRow,           ///< a note: nobody was told of a row (its answers were cut)
-  kRefusedThenGrant,    ///< a note: told "sold out for now", later another got a unit of which no return is seen
+struct CheckRules {
+  /// Another node may tell somebody who became a holder within this time `final: false` (engine page,
+  /// "the sold-out flag"); zero for one node.
+  std::chrono::microseconds holder_news{0};
+  /// The ledger holds every allotment of the scope, so that a merge must lead to one of its rows.
+  bool whole_scope = false;
+  std::size_t examples = 5;  ///< kept of each kind of finding
 };
-inline constexpr std::size_t kFindingKinds = 21;
+
+/// A broken promise. The letters name the invariant of the engine page.
+enum class FindingKind : std::uint8_t {
+  kOversold,            ///< I1: more rows hold a unit than there are
+  kOverLimit,           ///< I2: a member holds more than the limit, or an nth twice or beyond it
+  kSlotTwice,           ///< I3: two rows hold one slot
+  kSlotRange,           ///< I3: a row holds no slot, or one outside 1..quantity
+  kRowTwice,            ///< S1: two rows under one order id
+  kAnswerWithoutRow,    ///< I4: an order was answered, and there is no row
+  kStrangersOrder,      ///< an answer named an order of another member
+  kRefusedButHolds,     ///< I4: a row holds a unit, and its member's last answer was sold out
+  kUnitsLeft,           ///< I5: somebody was told sold out, nothing ever came back, and units are left
+  kCountWrong,          ///< I1: the counter `sold` differs from the rows that hold
+  kHolderRefused,       ///< I6: a holder who asked again was told sold out
+  kOtherGrant,          ///< I6: a holder who asked again was given another order
+  kDeadGrant,           ///< "you have one" was answered with an order that is over
+  kRejectedAfterGrant,  ///< I7: answered as granted, then REJECTED without being merged into another
+  kMergedNowhere,       ///< section 7: merged into a grant that its member does not have
+  kGrantAfterFinal,     ///< I7: told sold out for good, and somebody who asked later got a unit
+  kFreshAfterRefusal,   ///< I7: told sold out, and somebody who asked later got a unit that nobody gave back
+  kDeadlineMoved,       ///< section 9: one order, two deadlines
+  kPaidNotKept,         ///< I8: answered as paid, and its row says otherwise
+};
+inline constexpr std::size_t kFindingKinds = static_cast<std::size_t>(FindingKind::kPaidNotKept) + 1;
+/// A short sentence for people.
 [[nodiscard]] std::string_view to_string(FindingKind kind) noexcept;
-/// Whether it breaks a promise; the others are worth reading, and can have happened rightly.
-[[nodiscard]] bool breaks_promise(FindingKind kind) noexcept;
+/// "OVERSOLD", ...: for machines.
+[[nodiscard]] std::string_view code_of(FindingKind kind) noexcept;
 
 struct Finding {
-  static constexpr std::size_t kMaxExamples = 10;
-  FindingKind kind{};
-  std::uint64_t count = 0;
-  std::vector<std::string> examples;  ///< the first of them, in words, with members and ids
+  FindingKind kind = FindingKind::kOversold;
+  std::size_t count = 0;
+  std::vector<std::string> examples;
 };
 
-/// A run of slots that no row holds.
-struct Gap {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  friend bool operator==(const Gap&, const Gap&) = default;
+/// What the check says, with the figures that are no fault by themselves.
+struct Verdict {
+  std::vector<Finding> findings;       ///< one for each kind that occurred, in the order of the enumeration
+  std::size_t told_orders = 0;         ///< different orders that answers named
+  std::size_t holding = 0;             ///< rows PENDING or PAID
+  std::size_t terminal = 0;            ///< rows of any other state
+  std::size_t rejected_after_grant = 0;///< 202, then REJECTED; the merged ones included
+  std::size_t merged = 0;              ///< rows merged into another grant
+  std::size_t untold_rows = 0;         ///< rows of members who asked here and were never told of them
+  std::size_t rows_of_others = 0;      ///< rows of members (or under keys) that this history does not have
+  std::vector<std::int64_t> free_slots;///< the first slots of 1..quantity that no row holds
+  std::size_t free_slot_count = 0;
+  static constexpr std::size_t kFreeSlotsListed = 100;
+
+  [[nodiscard]] bool ok() const noexcept { return findings.empty(); }
+  [[nodiscard]] std::size_t count(FindingKind kind) const noexcept;
 };
 
-struct CheckResult {
-  static constexpr std::size_t kMaxGaps = 50;
+/// Compares what was answered with what the ledger has. It keeps its own books from requests and answers, and
+/// where a race allows two answers it allows exactly those two:
+///
+/// - a request may have been decided at any instant between its start and its end, and an unanswered one (cut,
+///   busy, 5xx) at any later one as well, so "asked later" means: started after the other's answer was there;
+/// - a grant belongs to the earliest request of its member (and key) that may have brought it about.
+///
+/// Without a ledger (`ledger` is null: somebody else's server) only what answers alone can prove is checked.
+/// The rows must be complete, and read when nothing was moving.
+[[nodiscard]] Verdict check_history(const History& history, const Ledger* ledger,
+                                    const CheckRules& rules = {});
 
-  std::uint64_t exchanges = 0;
-  std::uint64_t rows = 0;
-  std::uint64_t holding = 0;                    ///< PENDING and PAID
-  std::array<std::uint64_t, 6> rows_by_state{};  ///< by OrderState
-  std::uint64_t granted_orders = 0;              ///< different orders that were answered 202
-  std::uint64_t rejected_after_grant = 0;
-  std::uint64_t merged_after_grant = 0;
-  std::uint64_t untold_rows = 0;
-  std::uint64_t free_slots = 0;
-  std::vector<Gap> gaps;          ///< the first ones
-  std::vector<Finding> findings;  ///< at most one for each kind, in the order of FindingKind
-
-  /// True when no finding breaks a promise.
-  [[nodiscard]] bool ok() const noexcept;
-  [[nodiscard]] const Finding* find(FindingKind kind) const noexcept;
-};
-
-/// Compares what was answered with what the ledger holds. Pure: it knows nothing but its arguments, and keeps
-/// its own books, so that a mistake of the product cannot hide in the product's own counters. `rows` are all
-/// rows of the allotment. Where a race allows two answers, both pass.
-[[nodiscard]] CheckResult check_history(const History& history, std::span<const LedgerRow> rows,
-                                        const Limits& limits);
+/// The history as CSV: this line, then one for each request.
+inline constexpr std::string_view kHistoryCsvHeader =
+    "ask,member,key,start_us,end_us,answer,final,order,status,expires_at\n";
+/// Appends the line of one request; times count from `origin_us`.
+void append_csv(const History& history, const Request& request, std::int64_t origin_us,
+                std::string& out);
 
 }  // namespace doorbuster::rush

@@ -236,9 +236,12 @@ struct Walk {
   Proof write_proof;  ///< of a failure before the fsync
 };
 
-class WalkedFault : public ::testing::TestWithParam<Walk> {};
+/// With `true`, the log was copied before, so that the write begins it anew with a header and an
+/// fsync.
+class WalkedFault : public ::testing::TestWithParam<std::tuple<Walk, bool>> {};
 
 TEST_P(WalkedFault, ProvesWhatItSaysAndTheNextWriteWorks) {
+  const auto& [walk, log_begins_anew] = GetParam();
   int steps = 0;
   bool last_was_sync = false;
   for (int n = 1;; ++n) {
@@ -248,8 +251,12 @@ TEST_P(WalkedFault, ProvesWhatItSaysAndTheNextWriteWorks) {
     ASSERT_TRUE(f.run("CREATE TABLE t (id INTEGER PRIMARY KEY, b BLOB)"));
     ASSERT_TRUE(f.run("INSERT INTO t VALUES (1, NULL)"));
 
+    if (log_begins_anew) {
+      ASSERT_EQ(RawConnection(f.config.path).first("PRAGMA wal_checkpoint(RESTART)").substr(0, 2),
+                "0|");
+    }
     static_cast<void>(disk.take_log_steps());
-    disk.fail_from(n, GetParam().fault);
+    disk.fail_from(n, walk.fault);
     const Result<Done> done = f.run("INSERT INTO t VALUES (2, randomblob(9000))");
     const std::string log = disk.take_log_steps();
     if (!disk.fired()) {
@@ -261,12 +268,12 @@ TEST_P(WalkedFault, ProvesWhatItSaysAndTheNextWriteWorks) {
     ++steps;
     last_was_sync = log.ends_with('s');
     ASSERT_FALSE(done) << "step " << n;
-    EXPECT_EQ(done.error().code, GetParam().code) << done.error().message;
+    EXPECT_EQ(done.error().code, walk.code) << done.error().message;
     EXPECT_THAT(done.error().message, HasSubstr(f.config.path));
-    EXPECT_EQ(done.error().proof, last_was_sync ? Proof::kUnknown : GetParam().write_proof)
+    EXPECT_EQ(done.error().proof, last_was_sync ? Proof::kUnknown : walk.write_proof)
         << "step " << n << " of " << log;
     ASSERT_TRUE(f.database->trouble());
-    EXPECT_EQ(f.database->trouble()->code, GetParam().code);
+    EXPECT_EQ(f.database->trouble()->code, walk.code);
     const std::string after_crash = CrashCopy(f.config.path).first("SELECT sum(id) FROM t");
     if (done.error().proof == Proof::kDidNotHappen) {
       EXPECT_EQ(after_crash, "1") << "step " << n << ": it said that it had not happened";
@@ -290,24 +297,28 @@ TEST_P(WalkedFault, ProvesWhatItSaysAndTheNextWriteWorks) {
   EXPECT_TRUE(last_was_sync) << "the walk has reached the commit's fsync";
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, WalkedFault,
-                         ::testing::Values(Walk{"DiskFull",
-                                                {SQLITE_FULL, SQLITE_IOERR_FSYNC, ENOSPC},
-                                                ErrorCode::kFull,
-                                                Proof::kDidNotHappen},
-                                           Walk{"QuotaReached",
-                                                {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EDQUOT},
-                                                ErrorCode::kFull,
-                                                Proof::kDidNotHappen},
-                                           Walk{"ReadOnly",
-                                                {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EROFS},
-                                                ErrorCode::kReadOnly,
-                                                Proof::kDidNotHappen},
-                                           Walk{"DiskError",
-                                                {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EIO},
-                                                ErrorCode::kIo,
-                                                Proof::kUnknown}),
-                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, WalkedFault,
+    ::testing::Combine(::testing::Values(Walk{"DiskFull",
+                                              {SQLITE_FULL, SQLITE_IOERR_FSYNC, ENOSPC},
+                                              ErrorCode::kFull,
+                                              Proof::kDidNotHappen},
+                                         Walk{"QuotaReached",
+                                              {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EDQUOT},
+                                              ErrorCode::kFull,
+                                              Proof::kDidNotHappen},
+                                         Walk{"ReadOnly",
+                                              {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EROFS},
+                                              ErrorCode::kReadOnly,
+                                              Proof::kDidNotHappen},
+                                         Walk{"DiskError",
+                                              {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, EIO},
+                                              ErrorCode::kIo,
+                                              Proof::kUnknown}),
+                       ::testing::Bool()),
+    [](const auto& one) {
+      return std::string(std::get<0>(one.param).name) + (std::get<1>(one.param) ? "InANewLog" : "");
+    });
 
 TEST(FullDisk, FailsWritesWithoutHarmAtEveryFillLevelUntilThereIsRoom) {
   const SmallDisk disk("size=2m");
