@@ -20,22 +20,30 @@ namespace doorbuster::db {
 enum class Priority { kRush, kRest };
 
 struct SqliteConfig {
-  std::string path;  ///< the database file; its folder must exist
-  std::chrono::milliseconds busy_timeout{
-      1000};                ///< how long a statement waits for another process's lock
-  std::size_t readers = 2;  ///< reading connections, each with a thread; 1 to 16
-  std::size_t max_queued =
-      4096;  ///< waiting calls per lane (rush, rest, reads); more are refused with kBusy
+  /// The database file; its folder must exist.
+  std::string path;
+  /// How long a statement waits for another process's lock. 0 to 1 hour.
+  std::chrono::milliseconds busy_timeout{1000};
+  /// Reading connections, each with a thread. 1 to 16.
+  std::size_t readers = 2;
+  /// Waiting calls per lane (rush, rest, reads), at least 1; more are refused with kBusy.
+  std::size_t max_queued = 4096;
 };
 
 /// The database behind the ledger and the domains: one writer, several readers. Calls queue, run on
 /// the database's own threads in a transaction of their own, and answer on the executor that asked.
 ///
 /// D1: a write that answered without an error is durable (fsync) and visible to every later read.
+///
 /// D2: a write that answered with Proof::kDidNotHappen left nothing; after kUnknown either is
-/// possible. D3: a read sees one snapshot from its first statement to its last. D4: writes run one
-/// after another; a waiting kRush write starts before a waiting kRest one. D5: a full queue refuses
-/// with kBusy at once, and so does every call after stop() with kUnavailable.
+/// possible.
+///
+/// D3: a read sees one snapshot from its first statement to its last.
+///
+/// D4: writes run one after another; a waiting kRush write starts before a waiting kRest one.
+///
+/// D5: a full queue refuses with kBusy at once, and so does every call after stop() with
+/// kUnavailable.
 class Database {
  public:
   using Work = std::function<common::Result<common::Done>(Session&)>;
@@ -103,11 +111,14 @@ class Database {
 
 /// Opens (and creates) a SQLite file in WAL mode with synchronous=FULL. Starts the writer's and the
 /// readers' threads. Refuses, with what to do, a file that is no database or cannot be written.
+/// Errors: kInvalid (the settings), kNotFound (the folder), kBusy, kFull, kReadOnly, kIo, kCorrupt.
 [[nodiscard]] common::Result<std::unique_ptr<Database>> open_sqlite(const SqliteConfig& config,
                                                                     const common::Clock& clock,
                                                                     common::Metrics& metrics);
 
 /// A reading connection for a command beside the server (`verify`): runs `work` in one snapshot.
+/// Sees what is in the log of a running server, or of a killed one, and changes neither file.
+/// Errors: kNotFound (the file or its folder), and those of a read.
 [[nodiscard]] common::Result<common::Done> read_sqlite_once(const std::string& path,
                                                             const Database::Work& work);
 
@@ -123,7 +134,7 @@ class FileLock {
 };
 
 /// Errors: kBusy when another living process holds it (the message names its process id),
-/// kReadOnly, kIo.
+/// kReadOnly, kIo, kNotFound (the folder).
 [[nodiscard]] common::Result<std::unique_ptr<FileLock>> lock_file(const std::string& path);
 
 }  // namespace doorbuster::db

@@ -10,7 +10,8 @@
 
 namespace doorbuster::db {
 
-/// One numbered step. `sql` may hold several statements, each ending in ";\n".
+/// One numbered step. `sql` may hold several statements, each ending in ";\n", so the statements
+/// inside of a trigger share their line with what follows them.
 struct Migration {
   int version = 0;        ///< from 1, without gaps
   std::string_view name;  ///< the file's name in migrations/

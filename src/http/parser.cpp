@@ -1,349 +1,484 @@
 #include "http/parser.hpp"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 
 namespace doorbuster::http {
 namespace {
 
-Head refuse(int status, std::string_view reason) {
-  Head head;
-  head.state = ParseState::kRefused;
-  head.status = status;
-  head.reason = reason;
-  return head;
-}
+enum CharClass : std::uint8_t {
+  kToken = 1,      ///< RFC 9110 token: methods and header names
+  kTarget = 2,     ///< RFC 3986 path and query, '%' included
+  kHostName = 4,   ///< what a Host header may hold
+  kRequestId = 8,  ///< what we take over as a request id
+};
 
-/// RFC 9110, section 5.6.2.
-constexpr std::array<bool, 256> make_token_table() {
-  std::array<bool, 256> table{};
-  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (const char c : std::string_view("!#$%&'*+-.^_`|~")) table[static_cast<unsigned char>(c)] = true;
+constexpr std::array<std::uint8_t, 256> make_classes() {
+  std::array<std::uint8_t, 256> table{};
+  const auto add = [&table](std::string_view chars, std::uint8_t bits) {
+    for (const char c : chars) table[static_cast<unsigned char>(c)] |= bits;
+  };
+  add("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+      kToken | kTarget | kHostName | kRequestId);
+  add("!#$%&'*+-.^_`|~", kToken);
+  add("-._~!$&'()*+,;=:@/?%", kTarget);
+  add("-._~!$&'()*+,;=:%[]", kHostName);
+  add("-._", kRequestId);
   return table;
 }
-constexpr std::array<bool, 256> kToken = make_token_table();
+constexpr std::array<std::uint8_t, 256> kClasses = make_classes();
 
-bool is_token(char c) { return kToken[static_cast<unsigned char>(c)]; }
-
-/// Visible characters, space, tab and obs-text: what a field value may hold.
-bool is_value(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return (byte >= 0x20 && byte != 0x7F) || c == '\t';
+bool is(char c, CharClass wanted) noexcept {
+  return (kClasses[static_cast<unsigned char>(c)] & wanted) != 0;
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
-
-bool same_name(std::string_view a, std::string_view lower_case) {
-  if (a.size() != lower_case.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (lower(a[i]) != lower_case[i]) return false;
-  }
-  return true;
+bool all(std::string_view text, CharClass wanted) noexcept {
+  return std::all_of(text.begin(), text.end(), [wanted](char c) { return is(c, wanted); });
 }
 
-struct MethodName {
-  std::string_view name;
-  Method method;
-};
-constexpr MethodName kMethods[] = {{"GET", Method::kGet},       {"POST", Method::kPost},
-                                   {"HEAD", Method::kHead},     {"PUT", Method::kPut},
-                                   {"PATCH", Method::kPatch},   {"DELETE", Method::kDelete},
-                                   {"OPTIONS", Method::kOptions}};
-
-bool is_request_id(std::string_view text) {
-  if (text.empty() || text.size() > 64) return false;
-  for (const char c : text) {
-    const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '.' || c == '_' || c == '-';
-    if (!fine) return false;
-  }
-  return true;
-}
-
-/// "00-<32 hex>-<16 hex>-<2 hex>", not all zero (W3C Trace Context, version 00).
-bool is_traceparent(std::string_view text) {
-  if (text.size() != 55 || text.substr(0, 3) != "00-" || text[35] != '-' || text[52] != '-') return false;
-  bool trace = false;
-  bool span = false;
-  for (std::size_t i = 3; i < text.size(); ++i) {
-    if (i == 35 || i == 52) continue;
-    const char c = text[i];
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-    if (c != '0' && i < 35) trace = true;
-    if (c != '0' && i > 35 && i < 52) span = true;
-  }
-  return trace && span;
-}
-
-/// Digits only, below 2^53, so that no arithmetic on it can overflow.
-bool read_length(std::string_view text, std::size_t& length) {
-  if (text.empty() || text.size() > 15) return false;
-  length = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return false;
-    length = length * 10 + static_cast<std::size_t>(c - '0');
-  }
-  return true;
-}
-
-/// Korean when it is preferred to English; a full weighing of languages would serve nobody more.
-Language read_language(std::string_view value) {
-  const auto find = [&](std::string_view tag) {
-    for (std::size_t i = 0; i + tag.size() <= value.size(); ++i) {
-      const bool begins = i == 0 || value[i - 1] == ',' || value[i - 1] == ' ';
-      if (begins && lower(value[i]) == tag[0] && lower(value[i + 1]) == tag[1]) return i;
+/// `lower` holds lower-case letters, digits and '-' only, and `text` no control characters: for those,
+/// setting bit 5 is exactly "to lower case".
+bool same_word(std::string_view text, std::string_view lower) noexcept {
+  if (text.size() != lower.size()) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) | 0x20U) != static_cast<unsigned char>(lower[i])) {
+      return false;
     }
-    return std::string_view::npos;
-  };
-  const std::size_t korean = find("ko");
-  if (korean == std::string_view::npos) return Language::kEnglish;
-  return find("en") < korean ? Language::kEnglish : Language::kKorean;
+  }
+  return true;
 }
 
-/// What the headers have said so far.
-struct Seen {
-  int hosts = 0;
-  int lengths = 0;
-  int encodings = 0;
-  bool close = false;
-  bool keep_alive = false;
-};
+bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
-/// Status and reason where the header is refused; status 0 where it is fine.
+std::string_view trim(std::string_view text) noexcept {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// The next member of a comma-separated list, which `rest` loses.
+std::string_view next_member(std::string_view& rest) noexcept {
+  const std::size_t comma = rest.find(',');
+  const std::string_view member = rest.substr(0, comma);
+  rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+  return trim(member);
+}
+
+/// The first byte at or after `p` that is a control character (tab too) or DEL. Eight bytes at a time:
+/// the values of a request are most of its bytes, and this is the hot path.
+const char* skip_printable(const char* p, const char* end) noexcept {
+  constexpr std::uint64_t kOnes = 0x0101010101010101U;
+  constexpr std::uint64_t kHighs = 0x8080808080808080U;
+  while (end - p >= 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, p, 8);
+    // The classic "has a byte below n" and "has a zero byte" tricks. They may report a byte too many behind
+    // a true hit, never one too few, and the loop below looks again byte by byte.
+    const std::uint64_t below_space = (word - kOnes * 0x20U) & ~word & kHighs;
+    const std::uint64_t del = word ^ (kOnes * 0x7FU);
+    const std::uint64_t is_del = (del - kOnes) & ~del & kHighs;
+    if ((below_space | is_del) != 0) break;
+    p += 8;
+  }
+  while (p != end) {
+    const auto byte = static_cast<unsigned char>(*p);
+    if (byte < 0x20 || byte == 0x7F) break;
+    ++p;
+  }
+  return p;
+}
+
+bool parse_method(std::string_view text, Method& method) noexcept {
+  switch (text.size()) {
+    case 3:
+      if (text == "GET") return method = Method::kGet, true;
+      if (text == "PUT") return method = Method::kPut, true;
+      return false;
+    case 4:
+      if (text == "POST") return method = Method::kPost, true;
+      if (text == "HEAD") return method = Method::kHead, true;
+      return false;
+    case 5: return text == "PATCH" ? (method = Method::kPatch, true) : false;
+    case 6: return text == "DELETE" ? (method = Method::kDelete, true) : false;
+    case 7: return text == "OPTIONS" ? (method = Method::kOptions, true) : false;
+    default: return false;
+  }
+}
+
+bool lower_hex(std::string_view text) noexcept {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool all_zero(std::string_view text) noexcept {
+  return text.find_first_not_of('0') == std::string_view::npos;
+}
+
+/// W3C Trace Context: version-trace-parent-flags; later versions may add more behind a '-'.
+bool usable_traceparent(std::string_view text) noexcept {
+  if (text.size() < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-') return false;
+  const std::string_view version = text.substr(0, 2);
+  if (!lower_hex(version) || version == "ff") return false;
+  if (version == "00" ? text.size() != 55 : (text.size() > 55 && text[55] != '-')) return false;
+  const std::string_view trace = text.substr(3, 32);
+  const std::string_view parent = text.substr(36, 16);
+  return lower_hex(trace) && !all_zero(trace) && lower_hex(parent) && !all_zero(parent) &&
+         lower_hex(text.substr(53, 2));
+}
+
+/// The weight of a language range in thousandths; a weight that cannot be read counts as "not wanted".
+int weight_of(std::string_view parameters) noexcept {
+  if (parameters.empty()) return 1000;
+  const std::string_view text = trim(parameters);
+  if (text.size() < 3 || (text[0] | 0x20) != 'q' || text[1] != '=') return 0;
+  if (text[2] != '0' && text[2] != '1') return 0;
+  int weight = (text[2] - '0') * 1000;
+  if (text.size() == 3) return weight;
+  if (text[3] != '.' || text.size() > 7) return 0;
+  int place = 100;
+  for (const char c : text.substr(4)) {
+    if (c < '0' || c > '9') return 0;
+    weight += (c - '0') * place;
+    place /= 10;
+  }
+  return weight > 1000 ? 0 : weight;
+}
+
+/// Korean when it is wanted more than English, or as much and named first; else English.
+Language choose_language(std::string_view accepted) noexcept {
+  int best = 0;
+  Language chosen = Language::kEnglish;
+  while (!accepted.empty()) {
+    const std::string_view member = next_member(accepted);
+    const std::size_t semicolon = member.find(';');
+    const std::string_view range = trim(member.substr(0, semicolon));
+    const std::string_view primary = range.substr(0, range.find('-'));
+    const bool korean = same_word(primary, "ko");
+    if (!korean && !same_word(primary, "en")) continue;
+    const int weight = weight_of(
+        semicolon == std::string_view::npos ? std::string_view{} : member.substr(semicolon + 1));
+    if (weight > best) {
+      best = weight;
+      chosen = korean ? Language::kKorean : Language::kEnglish;
+    }
+  }
+  return chosen;
+}
+
 struct Refusal {
   int status = 0;
   std::string_view reason;
 };
+constexpr Refusal kFine{};
 
-Refusal note_connection(std::string_view value, Seen& seen) {
-  while (!value.empty()) {
-    const std::size_t comma = value.find(',');
-    std::string_view one = value.substr(0, comma);
-    while (!one.empty() && (one.front() == ' ' || one.front() == '\t')) one.remove_prefix(1);
-    while (!one.empty() && (one.back() == ' ' || one.back() == '\t')) one.remove_suffix(1);
-    if (same_name(one, "close")) seen.close = true;
-    if (same_name(one, "keep-alive")) seen.keep_alive = true;
-    if (comma == std::string_view::npos) break;
-    value.remove_prefix(comma + 1);
+/// What has been seen of the headers that may come once only.
+struct Seen {
+  bool host = false;
+  bool length = false;
+  bool coding = false;
+  bool authorization = false;
+  bool idempotency_key = false;
+  bool content_type = false;
+  bool expect = false;
+  bool accept_language = false;
+  bool request_id = false;
+  bool traceparent = false;
+};
+
+bool twice(bool& seen) noexcept { return std::exchange(seen, true); }
+
+constexpr Refusal kTwice{400, "A header that may come once came twice."};
+constexpr Refusal kTwoLengths{400, "Content-Length and Transfer-Encoding cannot come together."};
+
+Refusal read_length(std::string_view value, Head& head) noexcept {
+  // No sign, no blank, no list, no leading zero: each length has one spelling.
+  if (value.empty() || value.find_first_not_of("0123456789") != std::string_view::npos ||
+      (value.size() > 1 && value[0] == '0')) {
+    return {400, "Content-Length is not a plain decimal number."};
   }
-  return {};
+  if (value.size() > 18) return {413, "The body is too large."};
+  std::from_chars(value.data(), value.data() + value.size(), head.content_length);
+  return kFine;
 }
 
-/// Headers that mean something to the server. The first letters sort out all others.
-Refusal note_header(std::string_view name, std::string_view value, Head& head, RequestView& view, Seen& seen) {
-  switch (lower(name[0])) {
-    case 'h':
-      if (same_name(name, "host") && ++seen.hosts > 1) return {400, "more than one Host"};
-      break;
-    case 'c':
-      if (same_name(name, "content-length")) {
-        if (++seen.lengths > 1) return {400, "more than one Content-Length"};
-        if (!read_length(value, head.content_length)) return {400, "Content-Length is no plain number"};
-      } else if (same_name(name, "content-type")) {
-        view.content_type = value;
-      } else if (same_name(name, "connection")) {
-        return note_connection(value, seen);
+/// Takes over what the server or the handlers need to know of one header.
+Refusal read_header(std::string_view name, std::string_view value, bool version_1_0, Seen& seen,
+                    Head& head, RequestView& view) noexcept {
+  switch (name.size()) {
+    case 4:
+      if (same_word(name, "host")) {
+        if (twice(seen.host)) return kTwice;
+        if (value.empty() || !all(value, kHostName)) return {400, "Host is malformed."};
       }
       break;
-    case 't':
-      if (same_name(name, "transfer-encoding")) {
-        if (++seen.encodings > 1 || !same_name(value, "chunked")) {
-          return {400, "Transfer-Encoding other than chunked"};
+    case 6:
+      if (same_word(name, "expect")) {
+        if (twice(seen.expect)) return kTwice;
+        if (!same_word(value, "100-continue")) {
+          return {417, "Only 'Expect: 100-continue' is understood."};
         }
-        head.chunked = true;
-      } else if (same_name(name, "traceparent") && is_traceparent(value)) {
-        view.traceparent = value;
+        // A client of HTTP/1.0 would take "100 Continue" for the answer.
+        head.expect_continue = !version_1_0;
       }
       break;
-    case 'a':
-      if (same_name(name, "authorization")) {
-        if (!view.authorization.empty()) return {400, "more than one Authorization"};
+    case 10:
+      if (same_word(name, "connection")) {
+        std::string_view rest = value;
+        while (!rest.empty()) {
+          if (same_word(next_member(rest), "close")) view.keep_alive = false;
+        }
+      }
+      break;
+    case 11:
+      if (same_word(name, "traceparent")) {
+        const bool again = twice(seen.traceparent);
+        view.traceparent = !again && usable_traceparent(value) ? value : std::string_view{};
+      }
+      break;
+    case 12:
+      if (same_word(name, "content-type")) {
+        if (twice(seen.content_type)) return kTwice;
+        view.content_type = value;
+      } else if (same_word(name, "x-request-id")) {
+        const bool usable = !twice(seen.request_id) && !value.empty() && value.size() <= 64 &&
+                            all(value, kRequestId);
+        view.request_id = usable ? value : std::string_view{};
+      }
+      break;
+    case 13:
+      if (same_word(name, "authorization")) {
+        if (twice(seen.authorization)) return kTwice;
         view.authorization = value;
-      } else if (same_name(name, "accept-language")) {
-        view.language = read_language(value);
       }
       break;
-    case 'i':
-      if (same_name(name, "idempotency-key")) {
-        if (!view.idempotency_key.empty()) return {400, "more than one Idempotency-Key"};
+    case 14:
+      if (same_word(name, "content-length")) {
+        if (seen.coding) return kTwoLengths;
+        if (twice(seen.length)) return kTwice;
+        return read_length(value, head);
+      }
+      break;
+    case 15:
+      if (same_word(name, "accept-language")) {
+        if (!twice(seen.accept_language)) view.language = choose_language(value);
+      } else if (same_word(name, "idempotency-key")) {
+        if (twice(seen.idempotency_key)) return kTwice;
         view.idempotency_key = value;
       }
       break;
-    case 'x':
-      if (same_name(name, "x-request-id") && is_request_id(value)) view.request_id = value;
-      break;
-    case 'e':
-      if (same_name(name, "expect")) {
-        if (!same_name(value, "100-continue")) return {417, "Expect other than 100-continue"};
-        head.expect_continue = true;
+    case 17:
+      if (same_word(name, "transfer-encoding")) {
+        if (seen.length) return kTwoLengths;
+        if (twice(seen.coding)) return kTwice;
+        if (value != "chunked" || version_1_0) {
+          return {400, "Only 'Transfer-Encoding: chunked' is understood."};
+        }
+        head.chunked = true;
       }
       break;
     default: break;
   }
-  return {};
+  return kFine;
+}
+
+void reset(RequestView& view) noexcept {
+  view.method = Method::kGet;
+  view.target = view.path = view.query = view.body = view.request_id = view.authorization =
+      view.idempotency_key = view.content_type = view.traceparent = {};
+  view.language = Language::kEnglish;
+  view.keep_alive = true;
+  view.header_count = 0;
+}
+
+Head refused(const Refusal& refusal) noexcept {
+  Head head;
+  head.state = ParseState::kRefused;
+  head.status = refusal.status;
+  head.reason = refusal.reason;
+  return head;
+}
+
+constexpr Refusal kBadRequestLine{400, "The request line is malformed."};
+constexpr Refusal kBadHeader{400, "A header line is malformed."};
+constexpr Refusal kBadVersion{505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."};
+
+enum class Step { kOn, kNeedMore, kRefused };
+
+/// Reads "HTTP/1.1\r\n" at `p`, one byte after the other where it is not whole or not that.
+Step read_version(const char*& p, const char* end, bool& version_1_0, Refusal& refusal) noexcept {
+  constexpr std::string_view kUsual = "HTTP/1.1\r\n";
+  if (static_cast<std::size_t>(end - p) >= kUsual.size() &&
+      std::memcmp(p, kUsual.data(), kUsual.size()) == 0) {
+    p += kUsual.size();
+    return Step::kOn;
+  }
+  constexpr std::string_view kShape = "HTTP/d.d\r\n";
+  for (std::size_t i = 0; i < kShape.size(); ++i) {
+    if (p + i == end) return Step::kNeedMore;
+    const char c = p[i];
+    if (kShape[i] == 'd' ? (c < '0' || c > '9') : c != kShape[i]) {
+      refusal = kBadRequestLine;
+      return Step::kRefused;
+    }
+    if (i == 7 && (p[5] != '1' || c > '1')) {
+      refusal = kBadVersion;
+      return Step::kRefused;
+    }
+  }
+  version_1_0 = p[7] == '0';
+  p += kShape.size();
+  return Step::kOn;
 }
 
 }  // namespace
 
 Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView& view) {
-  view = RequestView{};
-  Head head;
-  const std::size_t size = buffer.size();
-  std::size_t at = 0;
+  // Everything is decided from left to right, by the first byte that decides it: so the answer does not
+  // depend on how the bytes were cut into packets.
+  reset(view);
+  const std::string_view text = buffer.substr(0, limits.max_header_bytes);
+  const auto need_more = [&]() noexcept {
+    if (buffer.size() < limits.max_header_bytes) return Head{};
+    return refused({431, "The request's headers are too large."});
+  };
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  const auto since = [&p](const char* begin) noexcept {
+    return std::string_view(begin, static_cast<std::size_t>(p - begin));
+  };
 
-  // Request line: METHOD SP target SP HTTP/1.x CRLF
-  while (at < size && is_token(buffer[at])) {
-    // The longest method is OPTIONS.
-    if (++at > 16) return refuse(501, "unknown method");
+  constexpr std::ptrdiff_t kLongestMethod = 16;
+  const char* begin = p;
+  while (p != end && is(*p, kToken) && p - begin < kLongestMethod) ++p;
+  if (p == end) return need_more();
+  if (p == begin) return refused(kBadRequestLine);
+  if (*p != ' ' && !is(*p, kToken)) return refused(kBadRequestLine);
+  if (!parse_method(since(begin), view.method)) {
+    return refused({501, "This method is not implemented."});
   }
-  if (at == size) return head;
-  if (buffer[at] != ' ' || at == 0) return refuse(400, "broken request line");
-  const std::string_view method = buffer.substr(0, at);
-  bool known = false;
-  for (const MethodName& one : kMethods) {
-    if (one.name == method) {
-      view.method = one.method;
-      known = true;
+  ++p;
+
+  begin = p;
+  if (p == end) return need_more();
+  if (*p != '/') return refused({400, "The request's target must begin with '/'."});
+  while (p != end && is(*p, kTarget)) ++p;
+  if (since(begin).size() > limits.max_target_bytes) {
+    return refused({414, "The request's target is too long."});
+  }
+  if (p == end) return need_more();
+  if (*p != ' ') return refused(kBadRequestLine);
+  view.target = since(begin);
+  const std::size_t question = view.target.find('?');
+  view.path = view.target.substr(0, question);
+  if (question != std::string_view::npos) view.query = view.target.substr(question + 1);
+  ++p;
+
+  bool version_1_0 = false;
+  Refusal refusal;
+  switch (read_version(p, end, version_1_0, refusal)) {
+    case Step::kOn: break;
+    case Step::kNeedMore: return need_more();
+    case Step::kRefused: return refused(refusal);
+  }
+  view.keep_alive = !version_1_0;
+
+  Head head;
+  Seen seen;
+  while (true) {
+    if (p == end) return need_more();
+    if (*p == '\r') {
+      if (p + 1 == end) return need_more();
+      if (p[1] != '\n') return refused(kBadHeader);
+      p += 2;
       break;
     }
-  }
-  if (!known) return refuse(501, "unknown method");
-
-  const std::size_t target_begin = ++at;
-  std::size_t question = std::string_view::npos;
-  while (at < size && buffer[at] != ' ') {
-    const auto byte = static_cast<unsigned char>(buffer[at]);
-    // RFC 3986 allows visible ASCII only, and never a fragment.
-    if (byte <= 0x20 || byte >= 0x7F || buffer[at] == '#' || buffer[at] == '\\') {
-      return refuse(400, "broken target");
+    begin = p;
+    while (p != end && is(*p, kToken)) ++p;
+    if (p == end) return need_more();
+    if (*p != ':' || p == begin) {
+      if (p == begin && is_blank(*p)) return refused({400, "A header is folded over two lines."});
+      return refused(kBadHeader);
     }
-    if (buffer[at] == '?' && question == std::string_view::npos) question = at;
-    if (++at - target_begin > limits.max_target_bytes) return refuse(414, "the target is too long");
-  }
-  if (at > target_begin && buffer[target_begin] != '/') return refuse(400, "the target does not begin with /");
-  if (at == size) return head;
-  if (at == target_begin) return refuse(400, "broken request line");
-  view.target = buffer.substr(target_begin, at - target_begin);
-  const std::size_t path_end = question == std::string_view::npos ? at : question;
-  view.path = buffer.substr(target_begin, path_end - target_begin);
-  view.query = question == std::string_view::npos ? std::string_view()
-                                                  : buffer.substr(question + 1, at - question - 1);
-  ++at;
+    const std::string_view name = since(begin);
+    ++p;
 
-  constexpr std::string_view version = "HTTP/1.";
-  for (std::size_t i = 0; i < version.size(); ++i, ++at) {
-    if (at == size) return head;
-    if (buffer[at] != version[i]) {
-      return i < 5 ? refuse(400, "broken request line") : refuse(505, "only HTTP/1.1 and HTTP/1.0");
-    }
-  }
-  if (at == size) return head;
-  if (buffer[at] != '1' && buffer[at] != '0') return refuse(505, "only HTTP/1.1 and HTTP/1.0");
-  const bool http11 = buffer[at] == '1';
-  ++at;
-  if (at < size && buffer[at] != '\r') return refuse(400, "broken request line");
-  if (at + 1 < size && buffer[at + 1] != '\n') return refuse(400, "broken request line");
-  if (at + 1 >= size) return head;
-  at += 2;
+    while (p != end && is_blank(*p)) ++p;
+    begin = p;
+    p = skip_printable(p, end);
+    while (p != end && *p == '\t') p = skip_printable(p + 1, end);
+    if (p == end) return need_more();
+    if (*p != '\r') return refused(kBadHeader);
+    if (p + 1 == end) return need_more();
+    if (p[1] != '\n') return refused(kBadHeader);
+    std::string_view value = since(begin);
+    while (!value.empty() && is_blank(value.back())) value.remove_suffix(1);
+    p += 2;
 
-  Seen seen;
-  for (;;) {
-    if (at > limits.max_header_bytes) return refuse(431, "the headers are too long");
-    if (at == size) break;
-    if (buffer[at] == '\r') {
-      if (at + 1 == size) break;
-      if (buffer[at + 1] != '\n') return refuse(400, "a CR without LF");
-      at += 2;
-      if (at > limits.max_header_bytes) return refuse(431, "the headers are too long");
-      if (seen.hosts == 0 && http11) return refuse(400, "no Host");
-      if (head.chunked && seen.lengths > 0) {
-        return refuse(400, "Content-Length together with Transfer-Encoding");
-      }
-      if (head.chunked && !http11) return refuse(400, "Transfer-Encoding in HTTP/1.0");
-      view.keep_alive = !seen.close && (http11 || seen.keep_alive);
-      head.bytes = at;
-      head.state = ParseState::kDone;
-      return head;
+    if (view.header_count == RequestView::kMaxHeaders) {
+      return refused({431, "The request has too many headers."});
     }
-    const std::size_t name_begin = at;
-    while (at < size && is_token(buffer[at])) ++at;
-    if (at == size) break;
-    // White space here is obs-fold at the line's beginning, or the space before ':' that some servers skip.
-    if (buffer[at] != ':' || at == name_begin) return refuse(400, "broken header name");
-    const std::string_view name = buffer.substr(name_begin, at - name_begin);
-    ++at;
-    while (at < size && (buffer[at] == ' ' || buffer[at] == '\t')) ++at;
-    const std::size_t value_begin = at;
-    while (at < size && is_value(buffer[at])) ++at;
-    if (at == size) break;
-    if (buffer[at] != '\r') return refuse(400, "a control character in a header");
-    if (at + 1 == size) break;
-    if (buffer[at + 1] != '\n') return refuse(400, "a CR without LF");
-    std::size_t value_end = at;
-    while (value_end > value_begin && (buffer[value_end - 1] == ' ' || buffer[value_end - 1] == '\t')) --value_end;
-    at += 2;
-    if (view.header_count == RequestView::kMaxHeaders) return refuse(431, "too many headers");
-    const std::string_view value = buffer.substr(value_begin, value_end - value_begin);
     view.headers[view.header_count++] = {name, value};
-    const Refusal refusal = note_header(name, value, head, view, seen);
-    if (refusal.status != 0) return refuse(refusal.status, refusal.reason);
+    refusal = read_header(name, value, version_1_0, seen, head, view);
+    if (refusal.status != 0) return refused(refusal);
   }
-  if (size > limits.max_header_bytes) return refuse(431, "the headers are too long");
-  return Head{};
+  if (!seen.host) return refused({400, "Host is missing."});
+
+  head.state = ParseState::kDone;
+  head.bytes = static_cast<std::size_t>(p - text.data());
+  return head;
 }
 
-ChunkedBody parse_chunked(std::string_view buffer, std::size_t max_body, std::string& decoded) {
-  ChunkedBody body;
-  decoded.clear();
-  std::size_t at = 0;
-  const auto refused = [&] {
+void parse_chunked(std::string_view buffer, std::size_t max_body, ChunkedBody& body,
+                   std::string& decoded) {
+  constexpr std::size_t kMaxFraming = 4096;
+  const auto refuse = [&body](bool too_large) {
     body.state = ParseState::kRefused;
-    return body;
+    body.too_large = too_large;
   };
-  for (;;) {
-    std::size_t length = 0;
+  while (body.state == ParseState::kNeedMore) {
+    const std::string_view rest = buffer.substr(body.consumed);
+    std::size_t size = 0;
     std::size_t digits = 0;
-    for (; at < buffer.size(); ++at, ++digits) {
-      const char c = lower(buffer[at]);
+    // Eight digits hold more than any limit, and cannot overflow.
+    while (digits < rest.size() && digits < 8) {
+      const char c = rest[digits];
+      std::size_t digit = 0;
       if (c >= '0' && c <= '9') {
-        length = length * 16 + static_cast<std::size_t>(c - '0');
+        digit = static_cast<std::size_t>(c - '0');
       } else if (c >= 'a' && c <= 'f') {
-        length = length * 16 + static_cast<std::size_t>(c - 'a' + 10);
+        digit = static_cast<std::size_t>(c - 'a') + 10;
+      } else if (c >= 'A' && c <= 'F') {
+        digit = static_cast<std::size_t>(c - 'A') + 10;
       } else {
         break;
       }
-      if (digits >= 8) return refused();
+      if (digits == 1 && rest[0] == '0') return refuse(false);
+      size = size * 16 + digit;
+      ++digits;
     }
-    if (at == buffer.size()) return body;
-    // Anything but CR here would be an extension.
-    if (digits == 0 || buffer[at] != '\r') return refused();
-    if (at + 1 == buffer.size()) return body;
-    if (buffer[at + 1] != '\n') return refused();
-    at += 2;
-    if (decoded.size() + length > max_body) {
-      body.too_large = true;
-      return refused();
-    }
-    if (length == 0) {
-      // No trailers: the empty line ends the body.
-      if (at < buffer.size() && buffer[at] != '\r') return refused();
-      if (at + 1 < buffer.size() && buffer[at + 1] != '\n') return refused();
-      if (at + 2 > buffer.size()) return body;
-      body.state = ParseState::kDone;
-      body.consumed = at + 2;
-      body.size = decoded.size();
-      return body;
-    }
-    const std::size_t have = buffer.size() - at;
-    if (have < length) return body;
-    decoded.append(buffer.substr(at, length));
-    at += length;
-    if (at < buffer.size() && buffer[at] != '\r') return refused();
-    if (at + 1 < buffer.size() && buffer[at + 1] != '\n') return refused();
-    if (at + 2 > buffer.size()) return body;
-    at += 2;
+    if (digits == rest.size()) return;
+    // Also where a ninth digit, an extension or a blank stands.
+    if (digits == 0 || rest[digits] != '\r') return refuse(false);
+    if (digits + 1 == rest.size()) return;
+    if (rest[digits + 1] != '\n') return refuse(false);
+    const std::size_t data = digits + 2;
+
+    if (size > max_body - body.size) return refuse(true);
+    if (rest.size() <= data + size) return;
+    // Behind the last chunk this is the end of the body; a trailer would stand here.
+    if (rest[data + size] != '\r') return refuse(false);
+    if (rest.size() == data + size + 1) return;
+    if (rest[data + size + 1] != '\n') return refuse(false);
+    decoded.append(rest.substr(data, size));
+    body.size += size;
+    body.consumed += data + size + 2;
+    // Otherwise one-byte chunks make a small body arbitrarily expensive.
+    if (body.consumed - body.size > max_body + kMaxFraming) return refuse(true);
+    if (size == 0) body.state = ParseState::kDone;
   }
 }
 

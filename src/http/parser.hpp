@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "http/request.hpp"
@@ -36,19 +37,23 @@ struct Head {
   std::string_view reason;          ///< when refused: static English text for the error's message
 };
 
-/// Reads one request head from `buffer`. Fills every field of `view` but body and request_id (the caller
-/// adds its own when the client sent none that is usable).
+/// Reads one request head from the front of `buffer`. Fills every field of `view` but the body; request_id is
+/// empty when the client sent none that is usable (the caller then adds its own).
 [[nodiscard]] Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView& view);
 
-/// Decodes a chunked body in place at the front of a buffer. Feed it all bytes after the head each time.
+/// How far the decoding of a chunked body has come. Start with a fresh one for each body.
 struct ChunkedBody {
   ParseState state = ParseState::kNeedMore;
-  std::size_t consumed = 0;   ///< raw bytes of the whole body when done
+  std::size_t consumed = 0;   ///< raw bytes of the whole chunks so far; of the whole body when done
   std::size_t size = 0;       ///< decoded bytes
-  bool too_large = false;     ///< decoded size passed `max_body`: 413
+  bool too_large = false;     ///< when refused: the body passed `max_body` (413); else it is malformed (400)
 };
-/// `decoded` receives the body's bytes when done.
-[[nodiscard]] ChunkedBody parse_chunked(std::string_view buffer, std::size_t max_body,
-                                        std::string& decoded);
+
+/// Decodes a chunked body at the front of `buffer`, which each time holds all bytes after the head.
+/// Continues behind the chunks that were decoded before, so that a body which comes byte by byte costs no
+/// more than one that comes at once. `decoded` receives the bytes as their chunks become whole.
+/// Refuses chunk extensions, trailers, leading zeros, bare LF, and more than `max_body` + 4 KiB of framing.
+void parse_chunked(std::string_view buffer, std::size_t max_body, ChunkedBody& body,
+                   std::string& decoded);
 
 }  // namespace doorbuster::http

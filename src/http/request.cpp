@@ -5,11 +5,7 @@
 namespace doorbuster::http {
 namespace {
 
-bool same_name(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
-}
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 }  // namespace
 
@@ -28,7 +24,11 @@ std::string_view to_string(Method method) noexcept {
 
 std::string_view RequestView::header(std::string_view name) const noexcept {
   for (std::size_t i = 0; i < header_count; ++i) {
-    if (same_name(headers[i].first, name)) return headers[i].second;
+    const auto& [known, value] = headers[i];
+    if (std::equal(known.begin(), known.end(), name.begin(), name.end(),
+                   [](char a, char b) { return lower(a) == lower(b); })) {
+      return value;
+    }
   }
   return {};
 }
@@ -36,8 +36,8 @@ std::string_view RequestView::header(std::string_view name) const noexcept {
 Request::Request(const RequestView& view, common::Executor& home, std::string peer)
     : method_(view.method), language_(view.language), peer_(std::move(peer)), home_(&home) {
   bytes_.reserve(view.path.size() + view.query.size() + view.body.size() + view.request_id.size() +
-                 view.authorization.size() + view.idempotency_key.size() + view.content_type.size() +
-                 view.traceparent.size());
+                 view.authorization.size() + view.idempotency_key.size() +
+                 view.content_type.size() + view.traceparent.size());
   path_ = keep(view.path);
   query_ = keep(view.query);
   body_ = keep(view.body);
@@ -49,28 +49,30 @@ Request::Request(const RequestView& view, common::Executor& home, std::string pe
 }
 
 Request::Range Request::keep(std::string_view text) {
-  const Range range{static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(text.size())};
+  const Range range{static_cast<std::uint32_t>(bytes_.size()),
+                    static_cast<std::uint32_t>(text.size())};
   bytes_.append(text);
   return range;
 }
 
 std::string_view Request::param(std::string_view name) const noexcept {
-  for (const auto& [key, value] : params_) {
-    if (key == name) return value;
+  for (const auto& [known, value] : params_) {
+    if (known == name) return value;
   }
   return {};
 }
 
 std::optional<std::string> Request::query(std::string_view name) const {
-  for (const auto& [key, value] : query_values_) {
-    if (key == name) return value;
+  for (const auto& [known, value] : query_values_) {
+    if (known == name) return value;
   }
   return std::nullopt;
 }
 
 std::vector<std::string> Request::query_names() const {
   std::vector<std::string> names;
-  for (const auto& [key, value] : query_values_) names.push_back(key);
+  names.reserve(query_values_.size());
+  for (const auto& [name, value] : query_values_) names.push_back(name);
   return names;
 }
 

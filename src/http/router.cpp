@@ -1,83 +1,104 @@
 #include "http/router.hpp"
 
 #include <algorithm>
-#include <map>
+#include <deque>
+#include <utility>
+
+#include "common/result.hpp"
+#include "common/text.hpp"
 
 namespace doorbuster::http {
 namespace {
 
-constexpr std::size_t kMaxSegments = 12;
+constexpr std::size_t kMethods = 7;
 constexpr std::size_t kMaxQueryParameters = 32;
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-/// "/a/b" into "a", "b". False when there are too many or the path does not begin with '/'.
-bool split(std::string_view path, std::array<std::string_view, kMaxSegments>& segments, std::size_t& count) {
-  count = 0;
-  if (path.empty() || path[0] != '/') return false;
-  std::size_t at = 1;
-  for (;;) {
-    const std::size_t end = std::min(path.find('/', at), path.size());
-    if (count == kMaxSegments) return false;
-    segments[count++] = path.substr(at, end - at);
-    if (end == path.size()) return true;
-    at = end + 1;
-  }
+std::size_t place(Method method) noexcept { return static_cast<std::size_t>(method); }
+
+/// Takes the first segment off `rest`, which begins behind a '/'. `last` becomes true with the last one.
+std::string_view next_segment(std::string_view& rest, bool& last) noexcept {
+  const std::size_t slash = rest.find('/');
+  const std::string_view segment = rest.substr(0, slash);
+  last = slash == std::string_view::npos;
+  rest = last ? std::string_view{} : rest.substr(slash + 1);
+  return segment;
 }
 
-int hex_digit(char c) {
+bool is_parameter(std::string_view segment) noexcept {
+  return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
+}
+
+int hex_value(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
 }
 
-/// Nothing when an escape is broken.
-std::optional<std::string> decode(std::string_view text) {
+std::optional<std::string> decode(std::string_view text, bool form) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
+    if (text[i] == '%') {
+      if (text.size() - i < 3) return std::nullopt;
+      const int high = hex_value(text[i + 1]);
+      const int low = hex_value(text[i + 2]);
+      if (high < 0 || low < 0) return std::nullopt;
+      out += static_cast<char>(high * 16 + low);
+      i += 2;
+    } else {
+      out += form && text[i] == '+' ? ' ' : text[i];
     }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    out += static_cast<char>(high * 16 + low);
-    i += 2;
   }
+  if (!common::is_plain_utf8(out)) return std::nullopt;
   return out;
 }
-
-/// A segment of the tree: literal children first, then the one that takes any text.
-struct Node {
-  std::map<std::string, std::unique_ptr<Node>, std::less<>> literal;
-  std::unique_ptr<Node> any;
-  std::vector<std::unique_ptr<Route>> routes;   ///< one for each method
-};
 
 }  // namespace
 
 struct Router::Impl {
-  Node root;
-  std::vector<std::string> names;
+  struct Node {
+    std::vector<std::pair<std::string, std::size_t>> literals;  ///< segment, place in `nodes`
+    std::size_t parameter = kNone;                              ///< place in `nodes`
+    std::array<std::size_t, kMethods> routes{kNone, kNone, kNone, kNone, kNone, kNone, kNone};
+  };
+  std::deque<Route> routes;    // a deque, since Match hands out pointers
+  std::vector<Node> nodes{1};  // the first one is the root
 
-  /// The node for the path's segments from `at` on; literals win over parameters.
-  static const Node* walk(const Node& node, const std::array<std::string_view, kMaxSegments>& segments,
-                          std::size_t count, std::size_t at, Match& match) {
-    if (at == count) return node.routes.empty() ? nullptr : &node;
-    const auto child = node.literal.find(segments[at]);
-    if (child != node.literal.end()) {
-      const std::size_t params = match.param_count;
-      if (const Node* found = walk(*child->second, segments, count, at + 1, match)) return found;
-      match.param_count = params;
+  std::size_t child(std::size_t node, std::string_view segment) {
+    if (is_parameter(segment)) {
+      if (nodes[node].parameter == kNone) {
+        nodes.emplace_back();
+        nodes[node].parameter = nodes.size() - 1;
+      }
+      return nodes[node].parameter;
     }
-    if (node.any && !segments[at].empty() && match.param_count < match.params.size()) {
-      match.params[match.param_count++] = segments[at];
-      if (const Node* found = walk(*node.any, segments, count, at + 1, match)) return found;
-      --match.param_count;
+    for (const auto& [text, place_of] : nodes[node].literals) {
+      if (text == segment) return place_of;
     }
-    return nullptr;
+    nodes.emplace_back();
+    nodes[node].literals.emplace_back(segment, nodes.size() - 1);
+    return nodes.size() - 1;
+  }
+
+  /// Calls `at_end(node)` for every node that the path leads to, best match first, until it returns true.
+  /// The parameters on the way are in `match` then.
+  template <class F>
+  bool walk(std::size_t node, std::string_view rest, bool last, Match& match, F& at_end) const {
+    if (last) return at_end(nodes[node]);
+    const std::string_view segment = next_segment(rest, last);
+    for (const auto& [text, next] : nodes[node].literals) {
+      if (text == segment) {
+        if (walk(next, rest, last, match, at_end)) return true;
+        break;
+      }
+    }
+    if (nodes[node].parameter == kNone || segment.empty()) return false;
+    match.params[match.param_count++] = segment;
+    if (walk(nodes[node].parameter, rest, last, match, at_end)) return true;
+    --match.param_count;
+    return false;
   }
 };
 
@@ -85,78 +106,94 @@ Router::Router() : impl_(std::make_unique<Impl>()) {}
 Router::~Router() = default;
 
 void Router::add(Route route) {
-  std::array<std::string_view, kMaxSegments> segments;
-  std::size_t count = 0;
-  DOORBUSTER_ENSURE(split(route.pattern, segments, count), "a route's pattern is a path");
-  Node* node = &impl_->root;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string_view segment = segments[i];
-    std::unique_ptr<Node>& next = segment.starts_with('{') ? node->any : node->literal[std::string(segment)];
-    if (!next) next = std::make_unique<Node>();
-    node = next.get();
+  DOORBUSTER_ENSURE(!route.pattern.empty() && route.pattern[0] == '/', "a pattern begins with '/'");
+  DOORBUSTER_ENSURE(route.handler, "a route has a handler");
+  std::string_view rest = std::string_view(route.pattern).substr(1);
+  std::size_t node = 0;
+  std::size_t params = 0;
+  for (bool last = false; !last;) {
+    const std::string_view segment = next_segment(rest, last);
+    params += is_parameter(segment) ? 1U : 0U;
+    node = impl_->child(node, segment);
   }
-  for (const auto& one : node->routes) {
-    DOORBUSTER_ENSURE(one->method != route.method, "one route for a path and method");
-  }
-  impl_->names.push_back(std::string(to_string(route.method)) + " " + route.pattern);
-  node->routes.push_back(std::make_unique<Route>(std::move(route)));
+  DOORBUSTER_ENSURE(params <= kMaxParams, "a pattern has at most 4 parameters");
+  std::size_t& held = impl_->nodes[node].routes[place(route.method)];
+  DOORBUSTER_ENSURE(held == kNone, "two routes match the same method and path");
+  held = impl_->routes.size();
+  impl_->routes.push_back(std::move(route));
 }
 
+std::size_t Router::size() const noexcept { return impl_->routes.size(); }
+
+const Route& Router::at(std::size_t index) const { return impl_->routes.at(index); }
+
 std::vector<std::string> Router::routes() const {
-  std::vector<std::string> sorted = impl_->names;
-  std::sort(sorted.begin(), sorted.end());
-  return sorted;
+  std::vector<std::string> names;
+  for (const Route& route : impl_->routes) {
+    names.push_back(std::string(to_string(route.method)) + ' ' + route.pattern);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Router::Match Router::find(Method method, std::string_view path) const {
   Match match;
-  std::array<std::string_view, kMaxSegments> segments;
-  std::size_t count = 0;
-  const Node* node =
-      split(path, segments, count) ? Impl::walk(impl_->root, segments, count, 0, match) : nullptr;
-  if (node == nullptr) {
+  if (path.empty() || path[0] != '/') {
     match.refusal = &kNotFound;
     return match;
   }
-  const Method wanted = method == Method::kHead ? Method::kGet : method;
-  for (const auto& route : node->routes) {
-    if (route->method == wanted) {
-      match.route = route.get();
-      return match;
-    }
-  }
-  match.refusal = &kMethodNotAllowed;
-  for (const auto& route : node->routes) {
+  const std::string_view rest = path.substr(1);
+  const auto take = [&](const Impl::Node& node) noexcept {
+    std::size_t found = node.routes[place(method)];
+    if (found == kNone && method == Method::kHead) found = node.routes[place(Method::kGet)];
+    if (found == kNone) return false;
+    match.route = &impl_->routes[found];
+    match.index = found;
+    return true;
+  };
+  if (impl_->walk(0, rest, false, match, take)) return match;
+
+  std::array<bool, kMethods> allowed{};
+  const auto collect = [&allowed](const Impl::Node& node) noexcept {
+    for (std::size_t i = 0; i < kMethods; ++i) allowed[i] = allowed[i] || node.routes[i] != kNone;
+    return false;
+  };
+  impl_->walk(0, rest, false, match, collect);
+  allowed[place(Method::kHead)] = allowed[place(Method::kHead)] || allowed[place(Method::kGet)];
+  for (std::size_t i = 0; i < kMethods; ++i) {
+    if (!allowed[i]) continue;
     if (!match.allow.empty()) match.allow += ", ";
-    match.allow += to_string(route->method);
-    if (route->method == Method::kGet) match.allow += ", HEAD";
+    match.allow += to_string(static_cast<Method>(i));
   }
+  match.refusal = match.allow.empty() ? &kNotFound : &kMethodNotAllowed;
   return match;
 }
 
 bool Router::fill(Request& request, const Match& match) {
+  std::string_view pattern = std::string_view(match.route->pattern).substr(1);
   std::size_t param = 0;
-  std::string_view pattern = match.route->pattern;
-  for (std::size_t open = pattern.find('{'); open != std::string_view::npos; open = pattern.find('{')) {
-    const std::size_t close = pattern.find('}', open);
-    auto value = decode(match.params[param++]);
+  for (bool last = false; !last;) {
+    const std::string_view segment = next_segment(pattern, last);
+    if (!is_parameter(segment)) continue;
+    std::optional<std::string> value = decode(match.params[param++], false);
     if (!value) return false;
-    request.params_.emplace_back(std::string(pattern.substr(open + 1, close - open - 1)), std::move(*value));
-    pattern.remove_prefix(close + 1);
+    request.params_.emplace_back(segment.substr(1, segment.size() - 2), *std::move(value));
   }
-  std::string_view query = request.at(request.query_);
-  while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view pair = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    auto name = decode(pair.substr(0, equals));
-    auto value = decode(pair.substr(std::min(equals + 1, pair.size())));
-    if (!name || !value || name->empty() || request.query_values_.size() == kMaxQueryParameters) return false;
-    for (const auto& [known, ignored] : request.query_values_) {
-      if (known == *name) return false;
+
+  std::string_view rest = request.at(request.query_);
+  while (!rest.empty()) {
+    const std::size_t ampersand = rest.find('&');
+    const std::string_view pair = rest.substr(0, ampersand);
+    rest = ampersand == std::string_view::npos ? std::string_view{} : rest.substr(ampersand + 1);
+    const std::size_t equals = pair.find('=');
+    std::optional<std::string> name = decode(pair.substr(0, equals), true);
+    std::optional<std::string> value = decode(
+        equals == std::string_view::npos ? std::string_view{} : pair.substr(equals + 1), true);
+    if (!name || !value || name->empty() || request.query(*name) ||
+        request.query_values_.size() == kMaxQueryParameters) {
+      return false;
     }
-    request.query_values_.emplace_back(std::move(*name), std::move(*value));
+    request.query_values_.emplace_back(*std::move(name), *std::move(value));
   }
   return true;
 }

@@ -45,6 +45,8 @@ struct Route {
 /// Finds the handler for a request. Built before the server starts, then only read.
 /// A HEAD on a GET route is answered as GET without the body. Trailing slashes are not ignored. An unknown
 /// path is 404 NOT_FOUND, a known one with another method 405 METHOD_NOT_ALLOWED with Allow.
+/// Where several patterns match a path, a literal segment wins over a {parameter}, the leftmost first:
+/// "/sales/orders/{orderId}" before "/sales/{saleId}/mine". A parameter is one segment and never empty.
 class Router {
  public:
   Router();
@@ -52,22 +54,30 @@ class Router {
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
 
-  /// Two routes that could match the same path and method are a bug (ensure).
+  /// A bug (ensure): two routes of one method whose patterns differ in nothing but the parameters' names, more
+  /// than 4 parameters, a route without handler, a pattern that does not begin with '/'.
   void add(Route route);
   /// "GET /api/time" and so on, sorted; what the OpenAPI file is compared with.
   [[nodiscard]] std::vector<std::string> routes() const;
 
+  [[nodiscard]] std::size_t size() const noexcept;
+  /// The route that was added as number `index`, from 0. It stays where it is.
+  [[nodiscard]] const Route& at(std::size_t index) const;
+
+  static constexpr std::size_t kMaxParams = 4;
   struct Match {
     const Route* route = nullptr;       ///< null: `refusal` says why
-    std::array<std::string_view, 4> params;  ///< still percent-encoded
+    std::size_t index = 0;              ///< the route's number
+    std::array<std::string_view, kMaxParams> params;  ///< still percent-encoded
     std::size_t param_count = 0;
     const PublicError* refusal = nullptr;
     std::string allow;                  ///< for 405
   };
   /// No allocation when it matches.
   [[nodiscard]] Match find(Method method, std::string_view path) const;
-  /// Decodes params and query into `request`; false when an escape is broken, a parameter is repeated or
-  /// there are more than 32 (400 INVALID_PARAMETER).
+  /// Decodes params and query into `request`; in a query '+' is a blank, as forms send it. False when an escape
+  /// is broken, the text is not UTF-8 without NUL, a query parameter is repeated or nameless, or there are more
+  /// than 32 (400 INVALID_PARAMETER).
   [[nodiscard]] static bool fill(Request& request, const Match& match);
 
  private:

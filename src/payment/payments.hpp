@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "admin/audit.hpp"
 #include "common/random.hpp"
 #include "db/idempotency.hpp"
 #include "payment/attempt_store.hpp"

@@ -10,7 +10,7 @@ using common::fail;
 using common::Result;
 using common::Task;
 
-constexpr std::chrono::seconds kSlow{3};
+constexpr std::chrono::seconds kSlowTime{3};
 
 enum class Behaviour { kApprove, kDecline, kSlow, kSilentlyCharge, kSilentlyIgnore, kTwice };
 
@@ -31,7 +31,7 @@ class Simulator final : public PaymentGateway {
                             common::Steady deadline) override {
     const Behaviour behaviour = behaviour_of(request.card_number);
     if (behaviour == Behaviour::kSlow) {
-      co_await common::sleep_until(caller, std::min(deadline, clock_.steady() + kSlow));
+      co_await common::sleep_until(caller, std::min(deadline, clock_.steady() + kSlowTime));
     }
     if (behaviour == Behaviour::kSilentlyIgnore) co_return ChargeResult::kUnknown;
     const bool decline = behaviour == Behaviour::kDecline;

@@ -3,11 +3,14 @@
 #include <boost/json.hpp>
 
 #include "common/clock.hpp"
+#include "common/money.hpp"
 
 namespace doorbuster::rush {
 namespace {
 
 namespace json = boost::json;
+
+constexpr std::size_t kMaxOrderId = 200;
 
 std::string_view text_of(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(name);
@@ -24,8 +27,19 @@ std::int64_t instant_of(const json::object& object, std::string_view name) {
   return at ? common::to_micros(*at) : 0;
 }
 
+/// The id becomes part of a path, so nothing that means something there is taken from a server.
+bool usable_id(std::string_view id) {
+  for (const char c : id) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '_' || c == '.' || c == '~';
+    if (!plain) return false;
+  }
+  return id.size() <= kMaxOrderId;
+}
+
 void read_order(const json::object& object, Answer& answer) {
-  answer.order = text_of(object, "orderId");
+  const std::string_view id = text_of(object, "orderId");
+  if (usable_id(id)) answer.order = id;
   answer.status = parse_order_status(text_of(object, "status"));
   answer.payable = flag_of(object, "payable");
   answer.expires_us = instant_of(object, "expiresAt");
@@ -33,7 +47,8 @@ void read_order(const json::object& object, Answer& answer) {
   if (amount == nullptr || !amount->is_object()) return;
   const json::value* number = amount->get_object().if_contains("amount");
   if (number != nullptr && number->is_int64()) answer.amount = number->get_int64();
-  answer.currency = text_of(amount->get_object(), "currency");
+  const std::string_view currency = text_of(amount->get_object(), "currency");
+  if (common::parse_currency(currency)) answer.currency = currency;
 }
 
 AnswerKind purchase_kind(int status, const json::object& body, Answer& answer) {

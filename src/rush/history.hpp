@@ -61,6 +61,7 @@ struct Request {
   std::int64_t expires_us = 0;  ///< the deadline that the answer told, Unix microseconds; 0: none
   std::uint32_t key = 0;        ///< of History::text; 0: without Idempotency-Key
   std::uint32_t order = 0;      ///< of History::text; 0: the answer named no order
+  std::uint32_t waited_us = 0;  ///< before `start_us`: from when it was due until there was room to send it
   Ask ask = Ask::kPurchase;
   AnswerKind answer = AnswerKind::kOther;
   OrderStatus status = OrderStatus::kNone;

@@ -576,7 +576,8 @@ TEST(StatementsDeathTest, WithOtherParametersThanTheyNameStopTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [](std::string_view sql, std::vector<Param> params) {
     const Fixture f;
-    static_cast<void>(f.read([&](Session& session) -> Result<Done> {
+    f.remove_files();
+    static_cast<void>(f.write([&](Session& session) -> Result<Done> {
       static_cast<void>(session.query(sql, std::span<const Param>(params)));
       return Done{};
     }));
@@ -592,6 +593,7 @@ TEST(WorkDeathTest, ThatEndsItsOwnTransactionStopsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
     const Fixture f;
+    f.remove_files();
     static_cast<void>(f.run("COMMIT"));
   };
   EXPECT_DEATH(run(), "work must not end its transaction");

@@ -195,6 +195,7 @@ TEST(MigrateDeathTest, StopsTheProcessWhenTheProgramsOwnStepsHaveAGap) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
     const Fixture f;
+    f.remove_files();
     const std::vector<Migration> gap = {{1, "0001_a.sql", kFirst}, {3, "0003_c.sql", kSecond}};
     static_cast<void>(bring_up(f, gap));
   };

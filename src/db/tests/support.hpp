@@ -145,6 +145,9 @@ struct Fixture {
     return value;
   }
 
+  /// For death tests, whose process cannot tidy up: the writer keeps what it has open.
+  void remove_files() const { std::filesystem::remove_all(dir.path()); }
+
   TempDir dir;
   SqliteConfig config;
   common::SystemClock clock;
