@@ -1,6 +1,6 @@
 # What comes from outside, and nothing else: docs/decisions/0002-libraries.md says why each one is here.
 find_package(Threads REQUIRED)
-find_package(Boost 1.81 REQUIRED COMPONENTS json url)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(OpenSSL 3 REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(fmt REQUIRED)

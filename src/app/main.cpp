@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "app/api_client.hpp"
+#include "app/bench.hpp"
 #include "app/config_flags.hpp"
 #include "app/doctor.hpp"
 #include "app/serve.hpp"
@@ -303,6 +304,20 @@ int main(int argc, char** argv) {
     rush_config.max_time = std::chrono::seconds{max_s};
     rush_config.quiet_patience = std::chrono::seconds{quiet_s};
     code = run_rush_command(rush_config, rush_json, curve);
+  });
+
+  CLI::App& bench = *program.add_subcommand("bench", "Print figures of this machine; starts servers of its own on loopback");
+  app::BenchConfig bench_config;
+  bench.add_option("--runs", bench_config.runs, "Alternating runs; medians are printed")
+      ->check(CLI::Range(1, 50))->capture_default_str();
+  bench.add_option("--members", bench_config.members, "Buyers of the rush")
+      ->check(CLI::Range(std::int64_t{1000}, std::int64_t{5'000'000}))->capture_default_str();
+  bench.add_option("--units", bench_config.units, "Units of the rush")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))->capture_default_str();
+  bench.add_flag("--json", bench_config.as_json, "Answer as JSON");
+  bench.callback([&] {
+    const Result<int> done = app::bench(bench_config);
+    code = done ? *done : fail_with(done.error());
   });
 
   CLI::App& verify = *program.add_subcommand("verify", "Check every invariant that rows can show; never repairs");
