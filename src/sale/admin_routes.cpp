@@ -27,6 +27,8 @@ struct Change {
   ItemId item;
   std::optional<db::KeptAnswer> replay;         ///< the first answer under this Idempotency-Key
   bool key_reused = false;
+  std::string_view wrong_field;                 ///< the body contradicts what is stored; nothing was changed
+  std::string_view problem;
 };
 
 class AdminRoutes {
@@ -146,7 +148,9 @@ class AdminRoutes {
       if (wanted.hold_s) sale.hold = std::chrono::seconds{*wanted.hold_s};
       if (wanted.hold_max_s) sale.hold_max = std::chrono::seconds{*wanted.hold_max_s};
       if (sale.hold_max < sale.hold) sale.hold_max = sale.hold;
-      if (sale.closes_at <= sale.opens_at) return Change{.refusal = &kWrongState};
+      if (sale.closes_at <= sale.opens_at) {
+        return Change{.wrong_field = "closesAt", .problem = "must be after opensAt"};
+      }
       const Result<Done> done = update_sale(session, sale, now);
       if (!done) return common::fail(done.error());
       return read_back(session, sale_id);
@@ -248,7 +252,9 @@ class AdminRoutes {
       if (list_price) changed.list_price.amount = *list_price;
       if (sale_price) changed.sale_price.amount = *sale_price;
       if (quantity) changed.quantity = static_cast<std::int32_t>(*quantity);
-      if (changed.sale_price.amount > changed.list_price.amount) return Change{.refusal = &kWrongState};
+      if (changed.sale_price.amount > changed.list_price.amount) {
+        return Change{.wrong_field = "salePrice", .problem = "must not be above listPrice"};
+      }
       const Result<Done> done = update_item(session, changed, now);
       if (!done) return common::fail(done.error());
       return read_back(session, (*sale)->id, item_id);
@@ -456,6 +462,7 @@ class AdminRoutes {
     const std::string subject = "a:" + actor.name;
     const std::string route = fmt::format("{} {}", http::to_string(request.method()), request.path());
     const std::string key(request.idempotency_key());
+    if (key.size() > 255) co_return http::invalid_parameter("Idempotency-Key", request.language());
     const std::string body(request.body().empty() ? std::string_view("{}") : request.body());
     Work whole = [=](db::Session& session) -> Result<Change> {
       const db::KeyUse use{subject, route, key, body};
@@ -466,7 +473,7 @@ class AdminRoutes {
         if (*kept) return Change{.replay = std::move(**kept)};
       }
       Result<Change> done = work(session);
-      if (!done || done->refusal != nullptr) return done;
+      if (!done || done->refusal != nullptr || !done->wrong_field.empty()) return done;
       const std::string named = target.empty() ? fmt::format("s{}", done->sale->id.value()) : target;
       const Result<Done> noted = admin::write_audit(session, actor, action, named, body, now);
       if (!noted) return common::fail(noted.error());
@@ -486,6 +493,11 @@ class AdminRoutes {
     if (done->key_reused) co_return error_response(http::kKeyReused, request.language());
     if (done->replay) co_return Response{.status = done->replay->status, .body = done->replay->body};
     if (done->refusal != nullptr) co_return error_response(*done->refusal, request.language());
+    if (!done->wrong_field.empty()) {
+      http::BodyReader again(request);
+      again.refuse(done->wrong_field, done->problem);
+      co_return *again.finish();
+    }
 
     // A scheduled sale whose rules changed gets a gate with the new ones; kChangeMargin keeps purchases away.
     const bool prepared = !prepare_again || done->sale->state == SaleState::kDraft ||

@@ -51,7 +51,7 @@ Task<Result<Done>> Catalog::prepare_all(common::Executor& caller) {
       co_await database_.read<std::vector<Sale>>(caller, std::move(work));
   if (!sales) co_return fail(sales.error());
   for (const Sale& sale : *sales) {
-    if (sale.state == SaleState::kDraft) continue;
+    if (sale.state == SaleState::kDraft || sale.state == SaleState::kSettled) continue;
     for (engine::ScopeRules& rules : scope_rules(sale)) {
       const auto prepared = co_await engine_.prepare(caller, std::move(rules));
       if (!prepared) co_return fail(prepared.error());

@@ -23,7 +23,7 @@ struct ItemView {
 };
 
 struct Snapshot {
-  std::vector<std::shared_ptr<const Sale>> sales;      ///< in id order, settled ones left out
+  std::vector<std::shared_ptr<const Sale>> sales;      ///< in id order; of settled ones the newest
   std::unordered_map<std::int64_t, ItemView> items;    ///< by item id
   [[nodiscard]] std::shared_ptr<const Sale> find(SaleId id) const;
 };

@@ -178,19 +178,26 @@ class Routes {
     const Language language = request.language();
     const auto member = p_.tokens.member(request.authorization(), now);
     if (!member) co_return error_response(http::kUnauthorized, language);
-    const std::shared_ptr<const Sale> sale = visible_sale(request);
-    if (!sale) co_return error_response(http::kNotFound, language);
-    const SaleId id = sale->id;
+    const auto number = common::parse_id_number(request.param("saleId"));
+    if (!number) co_return error_response(http::kNotFound, language);
+    const SaleId id{*number};
     const MemberId who = *member;
-    std::function<Result<std::vector<Order>>(db::Session&)> work = [id, who](db::Session& session) {
-      return orders_of(session, id, who, kMineLimit);
+    // From the rows, also long after the sale: an order that somebody has must be found.
+    using Mine = std::optional<std::vector<Order>>;
+    std::function<Result<Mine>(db::Session&)> work = [id, who](db::Session& session) -> Result<Mine> {
+      const Result<std::optional<Sale>> sale = find_sale(session, id);
+      if (!sale) return common::fail(sale.error());
+      if (!*sale || (*sale)->state == SaleState::kDraft) return Mine{};
+      Result<std::vector<Order>> orders = orders_of(session, id, who, kMineLimit);
+      if (!orders) return common::fail(std::move(orders.error()));
+      return Mine{std::move(*orders)};
     };
-    const Result<std::vector<Order>> orders =
-        co_await p_.database.read<std::vector<Order>>(request.home(), std::move(work));
+    const Result<Mine> orders = co_await p_.database.read<Mine>(request.home(), std::move(work));
     if (!orders) co_return error_response(http::kBusy, language, {}, 1);
+    if (!*orders) co_return error_response(http::kNotFound, language);
     std::string body = "{\"orders\":[";
-    for (const Order& order : *orders) {
-      if (&order != &orders->front()) body += ',';
+    for (const Order& order : **orders) {
+      if (&order != &(*orders)->front()) body += ',';
       body += order_json(order, p_.order_ids, now);
     }
     body += "]}";
@@ -251,7 +258,7 @@ class Routes {
       const Snapshot& now_known = p_.catalog.current();
       const auto view = now_known.items.find(item);
       // Settled: nothing more will happen.
-      if (view == now_known.items.end()) return std::nullopt;
+      if (view == now_known.items.end() || view->second.sale->state == SaleState::kSettled) return std::nullopt;
       const ItemView& one_item = view->second;
       const std::int32_t left = one_item.scope ? one_item.scope->remaining(one_item.index) : -1;
       const Flag flag = one_item.scope ? one_item.scope->flag(one_item.index) : Flag::kDown;

@@ -89,8 +89,10 @@ Result<Done> expect_one(const Result<std::int64_t>& changed, std::string_view wh
 }  // namespace
 
 Result<std::vector<Sale>> live_sales(db::Session& session) {
-  static const std::string sql =
-      fmt::format("SELECT {} WHERE state NOT IN ('SETTLED') ORDER BY id", kSaleColumns);
+  static const std::string sql = fmt::format(
+      "SELECT {} WHERE state <> 'SETTLED' OR id IN (SELECT id FROM flash_sale WHERE state = 'SETTLED' "
+      "ORDER BY id DESC LIMIT {}) ORDER BY id",
+      kSaleColumns, kSettledListed);
   return with_items(session, session.query(sql));
 }
 

@@ -9,7 +9,10 @@
 
 namespace doorbuster::sale {
 
-/// Sales with their items, in id order: all that are not settled, for the catalog.
+/// Settled sales that the catalog still shows (as closed); older ones are found by their id only.
+inline constexpr int kSettledListed = 100;
+
+/// Sales with their items, in id order, for the catalog: all that are not settled, and the newest that are.
 [[nodiscard]] common::Result<std::vector<Sale>> live_sales(db::Session& session);
 /// In id order after `after`, at most `limit`; with drafts only where `drafts`.
 [[nodiscard]] common::Result<std::vector<Sale>> sales_after(db::Session& session, std::int64_t after,
