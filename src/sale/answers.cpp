@@ -47,8 +47,8 @@ std::string order_members(const Order& order, const engine::OrderIdCodec& ids, I
 }
 
 std::string order_json(const Order& order, const engine::OrderIdCodec& ids, Instant now) {
-  std::string body = fmt::format(R"({{{},"amount":{})", order_members(order, ids, now),
-                                 money_json(order.amount));
+  std::string body = fmt::format(R"({{{},"amount":{},"itemId":{})", order_members(order, ids, now),
+                                 money_json(order.amount), order.allotment.number);
   if (order.state == OrderState::kRejected) body += fmt::format(R"(,"reason":{})", json_quote(order.reason));
   body += '}';
   return body;

@@ -138,8 +138,8 @@ class Routes {
       // Ours by its MAC, and not recorded: it is on its way, or its node died and it never was answered.
       co_return Response{.status = 200,
                          .body = fmt::format(
-                             R"({{"orderId":{},"status":"PENDING","payable":false,"expiresAt":null,"amount":null}})",
-                             http::json_quote(request.param("orderId")))};
+                             R"({{"orderId":{},"status":"PENDING","payable":false,"expiresAt":null,"amount":null,"itemId":{}}})",
+                             http::json_quote(request.param("orderId")), found.allotment.number)};
     }
     co_return Response{.status = 200, .body = order_json(*found.order, p_.order_ids, now)};
   }
@@ -278,6 +278,7 @@ class Routes {
 
  private:
   struct Found {
+    engine::AllotmentId allotment;      ///< as the order id says
     std::optional<Order> order;
     std::optional<Response> refusal;
   };
@@ -328,6 +329,7 @@ class Routes {
       found.refusal = error_response(http::kNotFound, language);
       co_return found;
     }
+    found.allotment = ref->allotment;
     const engine::GrantId id = ref->grant;
     const bool follow = request.method() == http::Method::kGet || request.method() == http::Method::kHead;
     std::function<Result<std::optional<Order>>(db::Session&)> work =
