@@ -29,14 +29,14 @@ std::string to_rfc3339(Instant at) {
   const year_month_day ymd{date};
   const std::chrono::hh_mm_ss time{at - date};
   char text[40];
-  const int size = std::snprintf(
-      text, sizeof text, "%04d-%02u-%02uT%02ld:%02ld:%02ld", static_cast<int>(ymd.year()),
-      static_cast<unsigned>(ymd.month()), static_cast<unsigned>(ymd.day()), time.hours().count(),
-      time.minutes().count(), static_cast<long>(time.seconds().count()));
+  const int size = std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02ld:%02ld:%02ld",
+                                 static_cast<int>(ymd.year()), static_cast<unsigned>(ymd.month()),
+                                 static_cast<unsigned>(ymd.day()), time.hours().count(),
+                                 time.minutes().count(), static_cast<long>(time.seconds().count()));
   std::string out(text, static_cast<std::size_t>(size));
   if (time.subseconds().count() != 0) {
-    const int more = std::snprintf(text, sizeof text, ".%06ld",
-                                   static_cast<long>(time.subseconds().count()));
+    const int more =
+        std::snprintf(text, sizeof text, ".%06ld", static_cast<long>(time.subseconds().count()));
     out.append(text, static_cast<std::size_t>(more));
   }
   out += 'Z';
@@ -45,8 +45,8 @@ std::string to_rfc3339(Instant at) {
 
 std::optional<Instant> parse_rfc3339(std::string_view text) noexcept {
   // 2026-11-30T01:02:03 is 19 characters; then a fraction, then Z or an offset.
-  if (text.size() < 20 || text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != 't') ||
-      text[13] != ':' || text[16] != ':') {
+  if (text.size() < 20 || text[4] != '-' || text[7] != '-' ||
+      (text[10] != 'T' && text[10] != 't') || text[13] != ':' || text[16] != ':') {
     return std::nullopt;
   }
   const int y = digits(text, 0, 4);
@@ -58,7 +58,8 @@ std::optional<Instant> parse_rfc3339(std::string_view text) noexcept {
   if (y < 1970 || mo < 1 || d < 1 || h < 0 || h > 23 || mi < 0 || mi > 59 || s < 0 || s > 59) {
     return std::nullopt;
   }
-  const year_month_day ymd{year{y}, month{static_cast<unsigned>(mo)}, day{static_cast<unsigned>(d)}};
+  const year_month_day ymd{year{y}, month{static_cast<unsigned>(mo)},
+                           day{static_cast<unsigned>(d)}};
   if (!ymd.ok()) return std::nullopt;
 
   std::size_t at = 19;
@@ -90,7 +91,8 @@ std::optional<Instant> parse_rfc3339(std::string_view text) noexcept {
   const Instant local = sys_days{ymd} + std::chrono::hours{h} + std::chrono::minutes{mi} +
                         std::chrono::seconds{s} + std::chrono::microseconds{micros};
   const Instant instant = local - offset;
-  if (to_micros(instant) < 0) return std::nullopt;
+  // The offset may lead out of the years that the text names.
+  if (instant < Instant{} || instant >= sys_days{year{10000} / 1 / 1}) return std::nullopt;
   return instant;
 }
 

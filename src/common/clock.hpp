@@ -60,7 +60,7 @@ class ManualClock final : public Clock {
   }
 
  private:
-  std::atomic<std::int64_t> now_;      // sequentially consistent: tests read it from many threads
+  std::atomic<std::int64_t> now_;  // sequentially consistent: tests read it from many threads
   std::atomic<std::int64_t> steady_{1'000'000'000};
 };
 

@@ -7,8 +7,8 @@
 
 namespace doorbuster::common {
 
-/// Runs functions, now or at a time. Everything that waits does so through one of these, so that the
-/// real engine code runs on a simulated one.
+/// Runs functions, now or at a time. Everything that waits does so through one of these, so that
+/// the real engine code runs on a simulated one.
 ///
 /// E1: functions of one executor never run at the same time (it is one thread, or acts like one).
 /// E2: functions posted by one thread run in the order in which they were posted.

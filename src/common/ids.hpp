@@ -74,34 +74,48 @@ struct GrantId {
 
 }  // namespace doorbuster::common
 
+namespace doorbuster::common::detail {
+/// Sequential ids are the normal case, and members choose theirs: spreads them.
+[[nodiscard]] constexpr std::size_t spread(std::uint64_t x) noexcept {
+  x *= 0x9E3779B97F4A7C15ULL;
+  return static_cast<std::size_t>(x ^ (x >> 29));
+}
+}  // namespace doorbuster::common::detail
+
 template <class Tag, class Rep>
 struct std::hash<doorbuster::common::Strong<Tag, Rep>> {
   std::size_t operator()(doorbuster::common::Strong<Tag, Rep> id) const noexcept {
-    // Sequential ids are the normal case, and members choose theirs: spread them.
-    auto x = static_cast<std::uint64_t>(id.value()) * 0x9E3779B97F4A7C15ULL;
-    return static_cast<std::size_t>(x ^ (x >> 29));
+    return doorbuster::common::detail::spread(static_cast<std::uint64_t>(id.value()));
   }
 };
 
 template <>
 struct std::hash<doorbuster::common::AllotmentId> {
-  std::size_t operator()(doorbuster::common::AllotmentId id) const noexcept {
-    return std::hash<std::int64_t>{}(id.number * 2 + (id.kind == 'c' ? 1 : 0));
+  std::size_t operator()(const doorbuster::common::AllotmentId& id) const noexcept {
+    return doorbuster::common::detail::spread(static_cast<std::uint64_t>(id.number) * 128 +
+                                              static_cast<unsigned char>(id.kind));
   }
 };
 
 template <>
 struct std::hash<doorbuster::common::ScopeId> {
-  std::size_t operator()(doorbuster::common::ScopeId id) const noexcept {
-    return std::hash<std::int64_t>{}(id.number * 128 + id.kind);
+  std::size_t operator()(const doorbuster::common::ScopeId& id) const noexcept {
+    return doorbuster::common::detail::spread(static_cast<std::uint64_t>(id.number) * 128 +
+                                              static_cast<unsigned char>(id.kind));
   }
 };
 
 template <>
 struct std::hash<doorbuster::common::GrantId> {
   std::size_t operator()(const doorbuster::common::GrantId& id) const noexcept {
-    std::uint64_t x = 0;
-    for (std::size_t i = 8; i < 16; ++i) x = (x << 8) | id.bytes[i];
-    return static_cast<std::size_t>(x);
+    // Both halves count: the first has the time, the second differs among makers, and the counter
+    // is cut in two by the layout.
+    std::uint64_t high = 0;
+    std::uint64_t low = 0;
+    for (std::size_t i = 0; i < 8; ++i) {
+      high = (high << 8) | id.bytes[i];
+      low = (low << 8) | id.bytes[i + 8];
+    }
+    return doorbuster::common::detail::spread(doorbuster::common::detail::spread(high) ^ low);
   }
 };

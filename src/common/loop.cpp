@@ -2,11 +2,14 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -31,9 +34,14 @@ class AsioLoop final : public Loop {
 
   ~AsioLoop() override { stop(); }
 
-  void post(Function function) override { boost::asio::post(io_, std::move(function)); }
+  void post(Function function) override {
+    // What comes in the very moment of stop() may be kept until the destructor; nothing runs it.
+    if (closed_.load(std::memory_order_relaxed)) return;
+    boost::asio::post(io_, std::move(function));
+  }
 
   TimerId post_at(Steady at, Function function) override {
+    DOORBUSTER_ENSURE(is_current(), "timers are set on their own loop");
     const TimerId id = next_++;
     const bool first = timers_.empty() || at < timers_.begin()->first.first;
     timers_.emplace(std::pair{at, id}, std::move(function));
@@ -43,6 +51,7 @@ class AsioLoop final : public Loop {
   }
 
   void cancel(TimerId id) override {
+    DOORBUSTER_ENSURE(is_current(), "timers are cancelled on their own loop");
     const auto found = due_.find(id);
     if (found == due_.end()) return;
     timers_.erase({found->second, id});
@@ -54,14 +63,20 @@ class AsioLoop final : public Loop {
   boost::asio::io_context& io() noexcept override { return io_; }
 
   void stop() override {
-    if (!thread_.joinable()) return;
     DOORBUSTER_ENSURE(!is_current(), "a loop cannot stop itself");
-    boost::asio::post(io_, [this] {
-      timers_.clear();
-      due_.clear();
-      io_.stop();
+    std::call_once(stopped_, [this] {
+      closed_.store(true, std::memory_order_relaxed);
+      // Asio keeps what a function posts to its own loop apart until that function ends, so the end
+      // may overtake it. Posted once more from the loop itself, it is behind all of that.
+      boost::asio::post(io_, [this] {
+        boost::asio::post(io_, [this] {
+          timers_.clear();
+          due_.clear();
+          io_.stop();
+        });
+      });
+      thread_.join();
     });
-    thread_.join();
   }
 
  private:
@@ -69,22 +84,31 @@ class AsioLoop final : public Loop {
   // operations and no system call.
   void arm() {
     if (timers_.empty()) return;
-    const Steady at = timers_.begin()->first.first;
-    timer_.expires_at(std::chrono::steady_clock::time_point{
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(at.time_since_epoch())});
+    // How long, not until when: the clock that says when may be another one than Asio's. Woken too
+    // early, run_due() arms again; that is also why a bound is harmless, and without it the sum
+    // could overflow.
+    const std::chrono::nanoseconds wait = timers_.begin()->first.first - clock_.steady();
+    timer_.expires_after(std::min<std::chrono::nanoseconds>(wait, kLongestWait));
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) run_due();
     });
   }
 
   void run_due() {
-    while (!timers_.empty() && timers_.begin()->first.first <= clock_.steady()) {
-      auto first = timers_.extract(timers_.begin());
-      due_.erase(first.key().second);
-      first.mapped()();
+    // Those that are set meanwhile wait for the next turn, so that one that sets itself again for
+    // now cannot keep everything else from running.
+    const TimerId end = next_;
+    while (!timers_.empty()) {
+      const auto first = timers_.begin();
+      if (first->first.first > clock_.steady() || first->first.second >= end) break;
+      auto due = timers_.extract(first);
+      due_.erase(due.key().second);
+      due.mapped()();
     }
     arm();
   }
+
+  static constexpr std::chrono::hours kLongestWait{1};
 
   const Clock& clock_;
   boost::asio::io_context io_;
@@ -92,7 +116,9 @@ class AsioLoop final : public Loop {
   boost::asio::steady_timer timer_;
   std::map<std::pair<Steady, TimerId>, Function> timers_;  // only touched on the loop
   std::map<TimerId, Steady> due_;                          // only touched on the loop
-  TimerId next_ = 1;
+  TimerId next_ = 1;                                       // only touched on the loop
+  std::once_flag stopped_;
+  std::atomic<bool> closed_{false};  // only stops posts early, so its order does not matter
   std::thread thread_;
 };
 

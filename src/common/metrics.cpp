@@ -6,9 +6,10 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "common/result.hpp"
@@ -46,26 +47,36 @@ class HistogramImpl final : public Histogram {
 
 class MetricsImpl final : public Metrics {
  public:
-  Counter& counter(const std::string& name, const std::string& help, const Labels& labels) override {
+  Counter& counter(const std::string& name, const std::string& help,
+                   const Labels& labels) override {
     const std::lock_guard lock(mutex_);
+    check_name(name, prometheus::MetricType::Counter);
     return find_or_make<CounterImpl>(counters_[name], help, labels);
   }
 
   Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels) override {
     const std::lock_guard lock(mutex_);
+    check_name(name, prometheus::MetricType::Gauge);
     return find_or_make<GaugeImpl>(gauges_[name], help, labels);
   }
 
   Histogram& histogram(const std::string& name, const std::string& help,
                        const std::vector<double>& buckets, const Labels& labels) override {
     const std::lock_guard lock(mutex_);
-    auto& known = histograms_[name];
-    auto found = known.find(labels);
-    if (found == known.end()) {
-      auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
-      found = known.emplace(labels, std::make_unique<HistogramImpl>(family.Add(labels, buckets))).first;
+    check_name(name, prometheus::MetricType::Histogram);
+    DOORBUSTER_ENSURE(
+        !buckets.empty() && std::adjacent_find(buckets.begin(), buckets.end(),
+                                               std::greater_equal<>()) == buckets.end(),
+        "a histogram's bounds rise");
+    HistogramFamily& family = histograms_[name];
+    if (family.buckets.empty()) family.buckets = buckets;
+    DOORBUSTER_ENSURE(family.buckets == buckets, "a histogram has one set of bounds");
+    std::unique_ptr<HistogramImpl>& one = family.members[labels];
+    if (!one) {
+      auto& registered = prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
+      one = std::make_unique<HistogramImpl>(registered.Add(labels, buckets));
     }
-    return *found->second;
+    return *one;
   }
 
   std::string text() const override {
@@ -81,16 +92,16 @@ class MetricsImpl final : public Metrics {
                 metric.gauge.value = one.value();
               });
     }
+    std::sort(families.begin(), families.end(),
+              [](const auto& a, const auto& b) { return a.name < b.name; });
     return prometheus::TextSerializer().Serialize(families);
   }
 
   std::vector<std::string> names() const override {
     const std::lock_guard lock(mutex_);
-    std::set<std::string> sorted;
-    for (const auto& [name, family] : counters_) sorted.insert(name);
-    for (const auto& [name, family] : gauges_) sorted.insert(name);
-    for (const auto& [name, family] : histograms_) sorted.insert(name);
-    return {sorted.begin(), sorted.end()};
+    std::vector<std::string> sorted;
+    for (const auto& [name, type] : types_) sorted.push_back(name);
+    return sorted;
   }
 
  private:
@@ -99,6 +110,17 @@ class MetricsImpl final : public Metrics {
     std::string help;
     std::map<Labels, std::unique_ptr<T>> members;
   };
+
+  struct HistogramFamily {
+    std::vector<double> buckets;
+    std::map<Labels, std::unique_ptr<HistogramImpl>> members;
+  };
+
+  /// Two kinds under one name would make the whole page unreadable for Prometheus.
+  void check_name(const std::string& name, prometheus::MetricType type) {
+    DOORBUSTER_ENSURE(types_.emplace(name, type).first->second == type,
+                      "a metric's name has one type");
+  }
 
   template <class T>
   static T& find_or_make(Family<T>& family, const std::string& help, const Labels& labels) {
@@ -129,8 +151,9 @@ class MetricsImpl final : public Metrics {
   mutable std::mutex mutex_;
   std::map<std::string, Family<CounterImpl>> counters_;  // Guarded by mutex_.
   std::map<std::string, Family<GaugeImpl>> gauges_;      // Guarded by mutex_.
-  std::map<std::string, std::map<Labels, std::unique_ptr<HistogramImpl>>> histograms_;  // same
-  prometheus::Registry registry_;  // histograms; its own locks
+  std::map<std::string, HistogramFamily> histograms_;    // Guarded by mutex_.
+  std::map<std::string, prometheus::MetricType> types_;  // Guarded by mutex_.
+  prometheus::Registry registry_;                        // histograms; its own locks
 };
 
 }  // namespace
@@ -138,9 +161,9 @@ class MetricsImpl final : public Metrics {
 std::unique_ptr<Metrics> make_metrics() { return std::make_unique<MetricsImpl>(); }
 
 const std::vector<double>& time_buckets() {
-  static const std::vector<double> buckets{0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01,
-                                           0.02,    0.05,   0.1,    0.2,    0.5,   1,     2,     5,
-                                           10};
+  static const std::vector<double> buckets{0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002,
+                                           0.005,   0.01,   0.02,   0.05,   0.1,   0.2,
+                                           0.5,     1,      2,      5,      10};
   return buckets;
 }
 

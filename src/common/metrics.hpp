@@ -34,9 +34,9 @@ class Histogram {
 
 using Labels = std::map<std::string, std::string>;
 
-/// Makes and lists what `/metrics` shows, in Prometheus' text format. Asking twice for the same name and
-/// labels gives the same object, which lives as long as the registry. Names are a contract: each one is
-/// listed in docs/metrics.md, and a test compares.
+/// Makes and lists what `/metrics` shows, in Prometheus' text format. Asking twice for the same
+/// name and labels gives the same object, which lives as long as the registry. Names are a
+/// contract: each one is listed in docs/metrics.md, and a test compares.
 class Metrics {
  public:
   Metrics() = default;

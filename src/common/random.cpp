@@ -30,7 +30,8 @@ GrantId GrantIdMaker::make() {
       last_ms_ = now_ms;
       counter_ = 0;
     } else if (counter_ == std::numeric_limits<std::uint32_t>::max() >> 6) {
-      // More than 67 million in one millisecond, or a clock that stepped far back: borrow the next one.
+      // More than 67 million in one millisecond, or a clock that stepped far back: borrow the next
+      // one.
       ++last_ms_;
       counter_ = 0;
     } else {

@@ -26,8 +26,8 @@ class GrantIdMaker {
   const Clock& clock_;
   std::function<void(std::span<std::uint8_t>)> random_;
   std::mutex mutex_;
-  std::int64_t last_ms_ = 0;        // Guarded by mutex_.
-  std::uint32_t counter_ = 0;       // Guarded by mutex_.
+  std::int64_t last_ms_ = 0;            // Guarded by mutex_.
+  std::uint32_t counter_ = 0;           // Guarded by mutex_.
   std::array<std::uint8_t, 6> node_{};  // new for every maker, then never changed
 };
 

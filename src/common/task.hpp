@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <coroutine>
-#include <cstdlib>
+#include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,79 +16,73 @@
 
 namespace doorbuster::common {
 
-/// A lazy coroutine: starts when it is awaited, and resumes its awaiter when it ends. It must be
-/// awaited at most once, by whoever owns it. An exception that leaves it is a bug and ends the process
-/// (STYLE: failures are values), so a signature tells the whole story.
-///
-/// Name what goes into an await and what comes out: g++ 12 destroys an unnamed struct that owns memory,
-/// or a capturing lambda, inside `co_await` twice; nothing warns.
 template <class T>
-class [[nodiscard]] Task {
- public:
-  struct promise_type {
-    std::coroutine_handle<> awaiter = std::noop_coroutine();
-    std::optional<T> value;
+class Task;
 
-    Task get_return_object() {
-      return Task{std::coroutine_handle<promise_type>::from_promise(*this)};
+namespace detail {
+
+/// What the promises of all tasks share: at its end a task passes control to its awaiter.
+class TaskPromiseBase {
+ public:
+  struct Final {
+    bool await_ready() noexcept { return false; }
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) noexcept {
+      const TaskPromiseBase& promise = ended.promise();
+      return promise.awaiter_;
     }
-    std::suspend_always initial_suspend() noexcept { return {}; }
-    struct Final {
-      bool await_ready() noexcept { return false; }
-      std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> ended) noexcept {
-        return ended.promise().awaiter;
-      }
-      void await_resume() noexcept {}
-    };
-    Final final_suspend() noexcept { return {}; }
-    template <class U>
-    void return_value(U&& result) {
-      value.emplace(std::forward<U>(result));
-    }
-    void unhandled_exception() noexcept { std::terminate(); }
+    void await_resume() noexcept {}
   };
 
-  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Task& operator=(Task&&) = delete;
-  Task(const Task&) = delete;
-  Task& operator=(const Task&) = delete;
-  ~Task() {
-    if (handle_) handle_.destroy();
-  }
+  std::suspend_always initial_suspend() noexcept { return {}; }
+  Final final_suspend() noexcept { return {}; }
+  void unhandled_exception() noexcept { std::terminate(); }
 
-  bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiter) noexcept {
-    handle_.promise().awaiter = awaiter;
-    return handle_;
-  }
-  T await_resume() { return std::move(*handle_.promise().value); }
+  void set_awaiter(std::coroutine_handle<> awaiter) noexcept { awaiter_ = awaiter; }
 
  private:
-  explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
-  std::coroutine_handle<promise_type> handle_;
+  std::coroutine_handle<> awaiter_ = std::noop_coroutine();
+};
+
+template <class T>
+class TaskPromise : public TaskPromiseBase {
+ public:
+  Task<T> get_return_object() noexcept;
+  template <class U>
+  void return_value(U&& result) {
+    value_.emplace(std::forward<U>(result));
+  }
+  T take() { return std::move(*value_); }
+
+ private:
+  std::optional<T> value_;
 };
 
 template <>
-class [[nodiscard]] Task<void> {
+class TaskPromise<void> : public TaskPromiseBase {
  public:
-  struct promise_type {
-    std::coroutine_handle<> awaiter = std::noop_coroutine();
-    Task get_return_object() {
-      return Task{std::coroutine_handle<promise_type>::from_promise(*this)};
-    }
-    std::suspend_always initial_suspend() noexcept { return {}; }
-    struct Final {
-      bool await_ready() noexcept { return false; }
-      std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> ended) noexcept {
-        return ended.promise().awaiter;
-      }
-      void await_resume() noexcept {}
-    };
-    Final final_suspend() noexcept { return {}; }
-    void return_void() noexcept {}
-    void unhandled_exception() noexcept { std::terminate(); }
-  };
+  Task<void> get_return_object() noexcept;
+  void return_void() noexcept {}
+  void take() noexcept {}
+};
 
+}  // namespace detail
+
+/// A lazy coroutine: starts when it is awaited, and resumes its awaiter when it ends. It must be
+/// awaited at most once, by whoever owns it. An exception that leaves it is a bug and ends the
+/// process (STYLE: failures are values), so a signature tells the whole story.
+///
+/// Name what goes into an await and what comes out: g++ 12 destroys an unnamed struct that owns
+/// memory, or a capturing lambda, inside `co_await` twice; nothing warns.
+///
+/// A loop over tasks none of which ever waits needs constant stack with -O2; without optimization
+/// g++ 12 makes no tail call of a transfer, and some ten thousand of them in one go are the limit.
+template <class T>
+class [[nodiscard]] Task {
+ public:
+  using promise_type = detail::TaskPromise<T>;
+
+  explicit Task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
   Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Task& operator=(Task&&) = delete;
   Task(const Task&) = delete;
@@ -96,15 +93,22 @@ class [[nodiscard]] Task<void> {
 
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiter) noexcept {
-    handle_.promise().awaiter = awaiter;
+    handle_.promise().set_awaiter(awaiter);
     return handle_;
   }
-  void await_resume() noexcept {}
+  T await_resume() { return handle_.promise().take(); }
 
  private:
-  explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
   std::coroutine_handle<promise_type> handle_;
 };
+
+template <class T>
+Task<T> detail::TaskPromise<T>::get_return_object() noexcept {
+  return Task<T>{std::coroutine_handle<TaskPromise>::from_promise(*this)};
+}
+inline Task<void> detail::TaskPromise<void>::get_return_object() noexcept {
+  return Task<void>{std::coroutine_handle<TaskPromise>::from_promise(*this)};
+}
 
 namespace detail {
 /// Owns itself: the frame goes when the coroutine ends.
@@ -121,9 +125,42 @@ struct Detached {
 inline Detached run_detached(Task<void> task) { co_await task; }
 }  // namespace detail
 
-/// Runs `task` in the calling thread up to its first wait; then wherever what it waits for resumes it.
-/// Whoever starts one must be able to wait for its end (see WaitGroup): nothing else owns it.
+/// Runs `task` in the calling thread up to its first wait; then wherever what it waits for resumes
+/// it. Whoever starts one must be able to wait for its end (see WaitGroup): nothing else owns it.
 inline void start(Task<void> task) { detail::run_detached(std::move(task)); }
+
+/// Counts coroutines that nobody awaits, so that their owner can wait for the last one to end: what
+/// was started must not outlive what it uses. Callable from any thread. Destroying a group with one
+/// still running is a bug.
+class WaitGroup {
+ public:
+  WaitGroup() = default;
+  WaitGroup(const WaitGroup&) = delete;
+  WaitGroup& operator=(const WaitGroup&) = delete;
+  ~WaitGroup();
+
+  /// Calls `make` on `home` and runs what it returns there. `make` lives until that has ended, so
+  /// it may be a capturing lambda. It counts from now on; a `home` that was stopped drops it, which
+  /// ends it.
+  void start(Executor& home, std::function<Task<void>()> make);
+
+  [[nodiscard]] std::size_t running() const;
+
+  /// Blocks until none is running: the last one's frame and arguments are gone then. Not callable
+  /// on an executor that one of them needs.
+  void wait() const;
+  /// The same for at most `patience`; false when one is still running then.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds patience) const;
+
+ private:
+  class Ticket;
+  static detail::Detached run(std::shared_ptr<const Ticket> ticket,
+                              std::function<Task<void>()> make);
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable none_running_;
+  std::size_t running_ = 0;  // Guarded by mutex_.
+};
 
 /// A value that arrives once, from any thread, and resumes its one waiter on the waiter's executor.
 /// Copies share the same arrival.
@@ -146,11 +183,11 @@ class Completion {
     return true;
   }
 
-  /// Waits for the value; to be awaited on the home executor.
+  /// Waits for the value; to be awaited on the home executor, by one coroutine, once.
   [[nodiscard]] auto wait() const { return Awaiter{state_}; }
 
-  /// Waits for the value until `deadline`; nothing when it passed first, and then a later complete()
-  /// returns false. To be awaited on the home executor.
+  /// Waits for the value until `deadline`; nothing when it passed first, and then a later
+  /// complete() returns false. To be awaited on the home executor, by one coroutine, once.
   [[nodiscard]] Task<std::optional<T>> wait_until(Steady deadline) const {
     return wait_until_impl(state_, deadline);
   }
@@ -160,37 +197,43 @@ class Completion {
     explicit State(Executor& executor) : home(executor) {}
     Executor& home;
     std::mutex mutex;
-    std::optional<T> value;           // Guarded by mutex.
-    std::coroutine_handle<> waiter;   // Guarded by mutex.
-    bool abandoned = false;           // Guarded by mutex.
+    std::optional<T> value;          // Guarded by mutex.
+    std::coroutine_handle<> waiter;  // Guarded by mutex.
+    bool abandoned = false;          // Guarded by mutex: the deadline came first.
   };
 
-  struct Awaiter {
-    std::shared_ptr<State> state;
+  /// Resumes once there is a value or the deadline has passed.
+  class Settled {
+   public:
+    explicit Settled(std::shared_ptr<State> state) : state_(std::move(state)) {}
     bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> handle) const {
-      const std::lock_guard lock(state->mutex);
-      if (state->value || state->abandoned) return false;
-      state->waiter = handle;
-      return true;
-    }
-    T await_resume() const {
-      const std::lock_guard lock(state->mutex);
-      return std::move(*state->value);
-    }
-  };
-
-  struct QuietAwaiter {
-    std::shared_ptr<State> state;
-    bool await_ready() const noexcept { return false; }
-    bool await_suspend(std::coroutine_handle<> handle) const {
-      const std::lock_guard lock(state->mutex);
-      if (state->value || state->abandoned) return false;
-      state->waiter = handle;
+      const std::lock_guard lock(state_->mutex);
+      DOORBUSTER_ENSURE(!state_->waiter, "a completion has one waiter");
+      if (state_->value || state_->abandoned) return false;
+      state_->waiter = handle;
       return true;
     }
     void await_resume() const noexcept {}
+
+   protected:
+    std::shared_ptr<State> state_;
   };
+
+  class Awaiter : public Settled {
+   public:
+    using Settled::Settled;
+    T await_resume() const {
+      const std::lock_guard lock(this->state_->mutex);
+      DOORBUSTER_ENSURE(this->state_->value, "a completion is not waited for after its deadline");
+      return std::move(*this->state_->value);
+    }
+  };
+
+  static std::optional<T> take(State& state) {
+    const std::lock_guard lock(state.mutex);
+    return std::move(state.value);
+  }
 
   static Task<std::optional<T>> wait_until_impl(std::shared_ptr<State> state, Steady deadline) {
     const Executor::TimerId timer = state->home.post_at(deadline, [state] {
@@ -203,22 +246,18 @@ class Completion {
       }
       if (waiter) waiter.resume();
     });
-    QuietAwaiter awaiter{state};
-    co_await awaiter;
+    Settled settled(state);
+    co_await settled;
     state->home.cancel(timer);
-    std::optional<T> arrived;
-    {
-      const std::lock_guard lock(state->mutex);
-      arrived = std::move(state->value);
-    }
+    std::optional<T> arrived = take(*state);
     co_return arrived;
   }
 
   std::shared_ptr<State> state_;
 };
 
-/// Wakes one waiting loop, any number of times; sets that arrive while nobody waits are remembered as
-/// one. set() from any thread, waits only on the home executor and one at a time.
+/// Wakes one waiting loop, any number of times; sets that arrive while nobody waits are remembered
+/// as one. set() from any thread, waits only on the home executor and one at a time.
 class Signal {
  public:
   explicit Signal(Executor& home) : home_(home) {}
@@ -233,8 +272,8 @@ class Signal {
  private:
   Executor& home_;
   std::mutex mutex_;
-  bool set_ = false;                              // Guarded by mutex_.
-  std::optional<Completion<Done>> waiter_;        // Guarded by mutex_.
+  bool set_ = false;                        // Guarded by mutex_.
+  std::optional<Completion<Done>> waiter_;  // Guarded by mutex_.
 };
 
 /// Resumes at `at`; to be awaited on `home`.

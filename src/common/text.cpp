@@ -129,7 +129,8 @@ bool is_plain_utf8(std::string_view text) noexcept {
       code = (code << 6) | (next & 0x3FU);
     }
     constexpr std::uint32_t kSmallest[] = {0, 0x80, 0x800, 0x10000};
-    if (code < kSmallest[more] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
+    if (code < kSmallest[more] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+      return false;
     i += more + 1;
   }
   return true;

@@ -13,9 +13,11 @@ using Bytes = std::vector<std::uint8_t>;
 
 /// RFC 4648 section 5 without padding.
 [[nodiscard]] std::string base64url_encode(std::span<const std::uint8_t> bytes);
-/// Strict: refuses padding, other characters, and non-zero unused bits (so each value has one spelling).
+/// Strict: refuses padding, other characters, and non-zero unused bits (so each value has one
+/// spelling).
 [[nodiscard]] std::optional<Bytes> base64url_decode(std::string_view text);
-/// The same without allocation: into `out`, whose used part is `size`. False also when `out` is too small.
+/// The same without allocation: into `out`, whose used part is `size`. False also when `out` is too
+/// small.
 [[nodiscard]] bool base64url_decode_into(std::string_view text, std::span<std::uint8_t> out,
                                          std::size_t& size) noexcept;
 [[nodiscard]] std::string hex_encode(std::span<const std::uint8_t> bytes);

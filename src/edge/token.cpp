@@ -1,50 +1,53 @@
 #include "edge/token.hpp"
 
-#include <openssl/ecdsa.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
 #include <openssl/core_names.h>
-#include <openssl/pem.h>
+#include <openssl/ecdsa.h>
+#include <openssl/err.h>
+#include <openssl/params.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/json.hpp>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <unordered_map>
 
 #include "common/text.hpp"
+#include "edge/jwt.hpp"
+#include "edge/openssl.hpp"
+#include "edge/token_cache.hpp"
 
 namespace doorbuster::edge {
+
 namespace {
 
 using common::Instant;
 using common::MemberId;
-namespace json = boost::json;
+
 template <class T>
 using Verdict = tl::expected<T, TokenRefusal>;
 
 tl::unexpected<TokenRefusal> refuse(TokenRefusal why) { return tl::make_unexpected(why); }
 
-constexpr std::string_view kAlgorithmNames[] = {"HS256", "RS256", "ES256", "EdDSA"};
-constexpr const char* kRefusalNames[] = {"missing",   "malformed", "unknown_key", "algorithm",
-                                         "signature", "expired",   "not_yet",     "issuer",
-                                         "audience",  "subject",   "too_long"};
-constexpr std::size_t kMaxDecoded = 3072;   ///< bytes of a decoded header or payload
-constexpr std::size_t kHmacBytes = 32;
+/// In the order of TokenRefusal.
+constexpr std::array<const char*, 11> kRefusalNames = {
+    "missing", "malformed", "unknown_key", "algorithm", "signature", "expired",
+    "not_yet", "issuer",    "audience",    "subject",   "too_long"};
+static_assert(kRefusalNames.size() == static_cast<std::size_t>(TokenRefusal::kTooLong) + 1);
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using MacContext = std::unique_ptr<EVP_MAC_CTX, Deleter<EVP_MAC_CTX_free>>;
-using DigestContext = std::unique_ptr<EVP_MD_CTX, Deleter<EVP_MD_CTX_free>>;
-using Pkey = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+/// A part of this many decoded bytes is read on the stack: more than a token of the default limit
+/// has.
+constexpr std::size_t kSmallPart = 3072;
+/// RSA of kMaxRsaBits.
+constexpr std::size_t kMaxSignature = 1024;
+/// How many keys a token without `kid` may be tried with: each try may cost a slow signature.
+constexpr std::size_t kMaxTries = 4;
+constexpr std::size_t kMacBytes = 32;
+
+const unsigned char* bytes_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
 
 MacContext keyed_context(std::string_view secret) {
   EVP_MAC* mac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
@@ -53,199 +56,130 @@ MacContext keyed_context(std::string_view secret) {
   char digest[] = "SHA256";
   const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
                                OSSL_PARAM_construct_end()};
-  DOORBUSTER_ENSURE(EVP_MAC_init(context.get(), reinterpret_cast<const unsigned char*>(secret.data()),
-                                 secret.size(), params) == 1,
+  DOORBUSTER_ENSURE(EVP_MAC_init(context.get(), bytes_of(secret), secret.size(), params) == 1,
                     "HMAC-SHA256 is available");
   return context;
 }
 
-/// The MAC of `text` with a context that has its key already: a fresh key schedule would cost three times as
+/// The MAC of `text` with a context that has its key already: setting a key costs three times as
 /// much as the MAC.
-std::array<std::uint8_t, kHmacBytes> mac_of(EVP_MAC_CTX* context, std::string_view text) {
-  std::array<std::uint8_t, kHmacBytes> mac{};
+std::array<std::uint8_t, kMacBytes> mac_of(EVP_MAC_CTX* context, std::string_view text) {
+  std::array<std::uint8_t, kMacBytes> mac{};
   std::size_t size = 0;
-  DOORBUSTER_ENSURE(
-      EVP_MAC_init(context, nullptr, 0, nullptr) == 1 &&
-          EVP_MAC_update(context, reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1 &&
-          EVP_MAC_final(context, mac.data(), &size, mac.size()) == 1 && size == mac.size(),
-      "HMAC-SHA256 works");
+  DOORBUSTER_ENSURE(EVP_MAC_init(context, nullptr, 0, nullptr) == 1 &&
+                        EVP_MAC_update(context, bytes_of(text), text.size()) == 1 &&
+                        EVP_MAC_final(context, mac.data(), &size, mac.size()) == 1 &&
+                        size == mac.size(),
+                    "HMAC-SHA256 works");
   return mac;
 }
 
-/// A key as the verifier holds it.
-struct Key {
-  VerificationKey source;
-  Pkey public_key;   ///< for asymmetric ones
+/// JWS carries an ECDSA signature as r and s, 32 bytes each (RFC 7518, section 3.4); OpenSSL wants
+/// DER.
+std::vector<std::uint8_t> to_der(std::span<const std::uint8_t> signature) {
+  constexpr std::size_t half = 32;
+  if (signature.size() != 2 * half) return {};
+  const std::unique_ptr<ECDSA_SIG, Freed<ECDSA_SIG_free>> pair(ECDSA_SIG_new());
+  // The pair owns its numbers from here on.
+  if (!pair || ECDSA_SIG_set0(pair.get(), BN_bin2bn(signature.data(), half, nullptr),
+                              BN_bin2bn(signature.data() + half, half, nullptr)) != 1) {
+    return {};
+  }
+  std::vector<std::uint8_t> der(static_cast<std::size_t>(i2d_ECDSA_SIG(pair.get(), nullptr)));
+  unsigned char* out = der.data();
+  i2d_ECDSA_SIG(pair.get(), &out);
+  return der;
+}
+
+bool verify_with_public_key(EVP_PKEY* key, Algorithm algorithm, std::string_view text,
+                            std::span<const std::uint8_t> signature) {
+  std::vector<std::uint8_t> der;
+  if (algorithm == Algorithm::kEs256) {
+    der = to_der(signature);
+    if (der.empty()) return false;
+    signature = der;
+  }
+  const EVP_MD* digest = algorithm == Algorithm::kEdDsa ? nullptr : EVP_sha256();
+  const DigestContext context(EVP_MD_CTX_new());
+  const bool good = EVP_DigestVerifyInit(context.get(), nullptr, digest, nullptr, key) == 1 &&
+                    EVP_DigestVerify(context.get(), signature.data(), signature.size(),
+                                     bytes_of(text), text.size()) == 1;
+  // What failed here must not turn up as the reason of a later failure in this thread.
+  if (!good) ERR_clear_error();
+  return good;
+}
+
+/// A decoded part of a token, on the stack when it is of the usual size.
+class DecodedPart {
+ public:
+  [[nodiscard]] std::optional<std::span<char>> decode(std::string_view base64) {
+    std::span<std::uint8_t> room = small_;
+    if (base64.size() * 3 / 4 > small_.size()) {
+      large_.resize(base64.size() * 3 / 4);
+      room = large_;
+    }
+    std::size_t size = 0;
+    if (!common::base64url_decode_into(base64, room, size)) return std::nullopt;
+    return std::span(reinterpret_cast<char*>(room.data()), size);
+  }
+
+ private:
+  std::array<std::uint8_t, kSmallPart> small_;  // written before it is read
+  std::vector<std::uint8_t> large_;
 };
 
+struct Key {
+  VerificationKey source;
+  PublicKey public_key;  ///< null for HS256
+};
+
+/// Never changed once it is made, so that threads share it.
 struct KeySet {
   std::uint64_t version = 0;
   std::vector<Key> keys;
 };
 
-/// Three parts and no more.
-struct Parts {
-  std::string_view header, payload, signature, signed_text;
+/// Places in KeySet::keys.
+struct Candidates {
+  std::array<std::size_t, kMaxTries> places{};
+  std::size_t count = 0;
+
+  void add(std::size_t place) {
+    if (count < places.size()) places[count++] = place;
+  }
 };
 
-std::optional<Parts> split(std::string_view token) {
-  const std::size_t first = token.find('.');
-  if (first == std::string_view::npos) return std::nullopt;
-  const std::size_t second = token.find('.', first + 1);
-  if (second == std::string_view::npos || token.find('.', second + 1) != std::string_view::npos) {
-    return std::nullopt;
-  }
-  Parts parts{token.substr(0, first), token.substr(first + 1, second - first - 1),
-              token.substr(second + 1), token.substr(0, second)};
-  if (parts.header.empty() || parts.payload.empty() || parts.signature.empty()) return std::nullopt;
-  return parts;
-}
-
-/// A JSON object in memory on the stack: nothing is allocated for a token of the usual size.
-class SmallObject {
- public:
-  SmallObject() : resource_(buffer_.data(), buffer_.size()) {}
-  SmallObject(const SmallObject&) = delete;
-  SmallObject& operator=(const SmallObject&) = delete;
-
-  /// False when the text is no base64url of a JSON object without repeated names.
-  bool read(std::string_view base64) {
-    std::size_t size = 0;
-    if (!common::base64url_decode_into(base64, text_, size)) return false;
-    const std::string_view text(reinterpret_cast<const char*>(text_.data()), size);
-    if (!common::is_plain_utf8(text)) return false;
-    boost::system::error_code error;
-    json::parse_options options;
-    options.max_depth = 4;
-    json::parser parser({}, options, scratch_.data(), scratch_.size());
-    parser.reset(&resource_);
-    const std::size_t used = parser.write(text.data(), text.size(), error);
-    if (error || used != text.size()) return false;
-    // Constructed, not assigned: an assignment would copy it out of the buffer.
-    value_.emplace(parser.release());
-    if (!value_->is_object()) return false;
-    // Of two claims with one name each reader would take another: refuse. Boost keeps the last one, so that
-    // fewer names than colons at depth one are found by counting.
-    return value_->get_object().size() == count_names(text);
-  }
-
-  [[nodiscard]] const json::object& get() const { return value_->get_object(); }
-
- private:
-  /// Names of the outermost object as they are written.
-  static std::size_t count_names(std::string_view text) {
-    std::size_t names = 0;
-    int depth = 0;
-    bool inside = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      const char c = text[i];
-      if (inside) {
-        if (c == '\\') {
-          ++i;
-        } else if (c == '"') {
-          inside = false;
-        }
-      } else if (c == '"') {
-        inside = true;
-      } else if (c == '{' || c == '[') {
-        ++depth;
-      } else if (c == '}' || c == ']') {
-        --depth;
-      } else if (c == ':' && depth == 1) {
-        ++names;
-      }
-    }
-    return names;
-  }
-
-  std::array<std::uint8_t, kMaxDecoded> text_;
-  std::array<unsigned char, 4096> buffer_;
-  std::array<unsigned char, 512> scratch_;
-  json::monotonic_resource resource_;
-  std::optional<json::value> value_;
+/// A verified token, until it ends.
+struct Verified {
+  Principal principal;
+  Instant not_before;
+  Instant expires_at;
 };
-
-std::string_view text_of(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
-/// Seconds since 1970 (RFC 7519 NumericDate), whole or with a fraction.
-std::optional<std::int64_t> date_of(const json::value& value) {
-  if (value.is_int64()) return value.get_int64();
-  if (value.is_double() && value.get_double() >= 0 && value.get_double() < 1e15) {
-    return static_cast<std::int64_t>(value.get_double());
-  }
-  return std::nullopt;
-}
-
-/// What of a verified payload is kept.
-struct Claims {
-  std::string subject;
-  std::int64_t expires = 0;
-  std::int64_t not_before = 0;
-  bool member_audience = false;
-  bool admin_audience = false;
-};
-
-bool has_audience(const json::value& aud, std::string_view wanted) {
-  if (aud.is_string()) return std::string_view(aud.get_string().data(), aud.get_string().size()) == wanted;
-  if (!aud.is_array()) return false;
-  for (const json::value& one : aud.get_array()) {
-    if (one.is_string() &&
-        std::string_view(one.get_string().data(), one.get_string().size()) == wanted) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool verify_asymmetric(const Key& key, std::string_view text, std::span<const std::uint8_t> signature) {
-  const DigestContext context(EVP_MD_CTX_new());
-  const EVP_MD* digest = key.source.algorithm == Algorithm::kEdDsa ? nullptr : EVP_sha256();
-  if (EVP_DigestVerifyInit(context.get(), nullptr, digest, nullptr, key.public_key.get()) != 1) return false;
-  std::vector<std::uint8_t> der;
-  if (key.source.algorithm == Algorithm::kEs256) {
-    // JWS carries r and s one after the other; OpenSSL wants DER.
-    if (signature.size() != 64) return false;
-    ECDSA_SIG* pair = ECDSA_SIG_new();
-    ECDSA_SIG_set0(pair, BN_bin2bn(signature.data(), 32, nullptr), BN_bin2bn(signature.data() + 32, 32, nullptr));
-    unsigned char* out = nullptr;
-    const int size = i2d_ECDSA_SIG(pair, &out);
-    ECDSA_SIG_free(pair);
-    if (size <= 0) return false;
-    der.assign(out, out + size);
-    OPENSSL_free(out);
-    signature = der;
-  }
-  return EVP_DigestVerify(context.get(), signature.data(), signature.size(),
-                          reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1;
-}
 
 class Verifier final : public TokenVerifier {
  public:
   Verifier(TokenConfig config, std::vector<VerificationKey> keys, common::Metrics& metrics)
       : config_(std::move(config)) {
-    for (const char* name : kRefusalNames) {
-      refused_.push_back(&metrics.counter("edge_tokens_refused_total", "Bearer tokens refused, by reason",
-                                          {{"reason", name}}));
+    for (std::size_t i = 0; i < kRefusalNames.size(); ++i) {
+      refused_[i] =
+          &metrics.counter("edge_tokens_refused_total", "Bearer tokens refused, by reason.",
+                           {{"reason", kRefusalNames[i]}});
     }
-    unknown_kid_ = &metrics.counter("edge_tokens_unknown_kid_total",
-                                    "Tokens that named a key which is not known");
     replace_keys(std::move(keys));
   }
 
   Verdict<MemberId> member(std::string_view authorization, Instant now) override {
-    const Verdict<Found> found = verify(authorization, now, false);
-    if (!found) return note<MemberId>(found.error());
-    return MemberId{found->member};
+    const Verdict<Principal> caller = verify(authorization, now);
+    if (!caller) return count_refusal(caller.error());
+    if (caller->member == MemberId{0}) return count_refusal(TokenRefusal::kAudience);
+    return caller->member;
   }
 
   Verdict<std::string> admin(std::string_view authorization, Instant now) override {
-    Verdict<Found> found = verify(authorization, now, true);
-    if (!found) return note<std::string>(found.error());
-    return std::move(found->admin);
+    Verdict<Principal> caller = verify(authorization, now);
+    if (!caller) return count_refusal(caller.error());
+    if (caller->admin.empty()) return count_refusal(TokenRefusal::kAudience);
+    return std::move(caller->admin);
   }
 
   void on_unknown_key(std::function<void()> tell) override { on_unknown_key_ = std::move(tell); }
@@ -254,58 +188,101 @@ class Verifier final : public TokenVerifier {
     auto set = std::make_shared<KeySet>();
     for (VerificationKey& source : keys) {
       Key key{std::move(source), nullptr};
-      if (key.source.algorithm != Algorithm::kHs256) {
-        BIO* bio = BIO_new_mem_buf(key.source.public_key_pem.data(),
-                                   static_cast<int>(key.source.public_key_pem.size()));
-        key.public_key.reset(PEM_read_bio_PUBKEY(bio, nullptr, nullptr, nullptr));
-        BIO_free(bio);
-        if (!key.public_key) continue;
+      if (key.source.algorithm == Algorithm::kHs256) {
+        DOORBUSTER_ENSURE(key.source.secret.size() >= kMinSecretBytes,
+                          "an HS256 secret has 32 bytes or more");
+      } else {
+        key.public_key = read_public_key(key.source.public_key_pem);
+        DOORBUSTER_ENSURE(
+            key.public_key && algorithm_of(key.public_key.get()) == key.source.algorithm,
+            "a public key serves the algorithm that it is pinned to");
       }
       set->keys.push_back(std::move(key));
     }
     const std::lock_guard lock(mutex_);
-    set->version = next_version.fetch_add(1) + 1;
+    // A refresh mostly brings the same keys again: what the threads have found out stays good.
+    if (keys_ &&
+        std::equal(keys_->keys.begin(), keys_->keys.end(), set->keys.begin(), set->keys.end(),
+                   [](const Key& a, const Key& b) { return a.source == b.source; })) {
+      return;
+    }
+    set->version = next_version.fetch_add(1, std::memory_order_relaxed);
+    keys_ = set;
+    // Released after `keys_` is in place; local() takes it under the lock anyway.
     version_.store(set->version, std::memory_order_release);
-    keys_ = std::move(set);
   }
 
  private:
-  struct Found {
-    std::int64_t member = 0;
-    std::string admin;
-  };
-
-  /// What a thread keeps of this verifier: its keys with their contexts, and verdicts of slow signatures.
+  /// What one thread keeps: the keys with contexts of its own, and what it found out with them.
   struct Local {
     std::uint64_t version = 0;
-    std::shared_ptr<const KeySet> keys;
-    std::vector<MacContext> contexts;                       ///< one for each key; null for asymmetric ones
-    std::unordered_map<std::string, Claims> verified;       ///< by token text
+    std::shared_ptr<const KeySet> set;
+    std::vector<MacContext> contexts;  ///< one for each key, null for public keys
+    TokenCache<Verified> cache{0};
+    // The header of the last good token and its key: tokens of one issuer share it to the letter.
+    std::string header;
+    std::size_t header_key = 0;
   };
 
   Local& local() {
     thread_local Local kept;
-    const std::uint64_t version = version_.load(std::memory_order_acquire);
-    if (kept.version != version) {
+    if (kept.version != version_.load(std::memory_order_acquire)) {
       kept = Local{};
-      const std::lock_guard lock(mutex_);
-      kept.keys = keys_;
-      kept.version = keys_->version;
-      for (const Key& key : keys_->keys) {
-        kept.contexts.push_back(key.source.algorithm == Algorithm::kHs256 ? keyed_context(key.source.secret)
-                                                                          : nullptr);
+      {
+        const std::lock_guard lock(mutex_);
+        kept.set = keys_;
+      }
+      kept.version = kept.set->version;
+      kept.cache = TokenCache<Verified>(config_.cache_entries);
+      for (const Key& key : kept.set->keys) {
+        kept.contexts.push_back(key.public_key ? nullptr : keyed_context(key.source.secret));
       }
     }
     return kept;
   }
 
-  template <class T>
-  Verdict<T> note(TokenRefusal why) {
+  tl::unexpected<TokenRefusal> count_refusal(TokenRefusal why) {
     refused_[static_cast<std::size_t>(why)]->add();
     return refuse(why);
   }
 
-  Verdict<Found> verify(std::string_view authorization, Instant now, bool admin) {
+  Verdict<Principal> verify(std::string_view authorization, Instant now) {
+    const Verdict<std::string_view> token = bearer_token(authorization);
+    if (!token) return refuse(token.error());
+    Local& mine = local();
+
+    if (const Verified* known = mine.cache.find(*token)) {
+      const auto late = judge_time(known->not_before, known->expires_at, now, config_.leeway);
+      if (!late) return known->principal;
+      if (*late == TokenRefusal::kExpired) mine.cache.erase(*token);
+      return refuse(*late);
+    }
+
+    const std::optional<TokenParts> parts = split_token(*token);
+    if (!parts) return refuse(TokenRefusal::kMalformed);
+    const Verdict<const Key*> key = check_signature(mine, *parts);
+    if (!key) return refuse(key.error());
+
+    DecodedPart payload;
+    const auto json = payload.decode(parts->payload);
+    if (!json) return refuse(TokenRefusal::kMalformed);
+    const ExpectedClaims expected{.issuer = config_.issuer,
+                                  .audience = config_.audience,
+                                  .admin_audience = config_.admin_audience};
+    const std::optional<Claims> claims = parse_claims(*json, expected);
+    if (!claims) return refuse(TokenRefusal::kMalformed);
+    if (const auto late = judge_time(claims->not_before, claims->expires_at, now, config_.leeway)) {
+      return refuse(*late);
+    }
+    Verdict<Principal> caller = identify(*claims);
+    // An HS256 signature is cheaper than the memory that remembering it would take.
+    if (caller && (*key)->public_key) {
+      mine.cache.insert(*token, {*caller, claims->not_before, claims->expires_at});
+    }
+    return caller;
+  }
+
+  [[nodiscard]] Verdict<std::string_view> bearer_token(std::string_view authorization) const {
     constexpr std::string_view scheme = "bearer ";
     if (authorization.empty()) return refuse(TokenRefusal::kMissing);
     if (authorization.size() <= scheme.size()) return refuse(TokenRefusal::kMalformed);
@@ -316,132 +293,85 @@ class Verifier final : public TokenVerifier {
     }
     const std::string_view token = authorization.substr(scheme.size());
     if (token.size() > config_.max_token_bytes) return refuse(TokenRefusal::kTooLong);
-    Local& mine = local();
-    const auto known = mine.verified.empty() ? mine.verified.end() : mine.verified.find(std::string(token));
-    if (known != mine.verified.end()) {
-      Verdict<Found> found = judge(known->second, now, admin);
-      if (!found && found.error() == TokenRefusal::kExpired) mine.verified.erase(known);
-      return found;
-    }
-    const std::optional<Parts> parts = split(token);
-    if (!parts) return refuse(TokenRefusal::kMalformed);
-    const Verdict<std::size_t> key = find_key(mine, parts->header);
-    if (!key) return refuse(key.error());
-    const Key& chosen = mine.keys->keys[*key];
+    return token;
+  }
 
-    std::array<std::uint8_t, 1024> signature;
+  /// The key that made the signature.
+  Verdict<const Key*> check_signature(Local& mine, const TokenParts& parts) {
+    std::array<std::uint8_t, kMaxSignature> buffer;  // written before it is read
     std::size_t size = 0;
-    if (!common::base64url_decode_into(parts->signature, signature, size)) {
+    if (!common::base64url_decode_into(parts.signature, buffer, size)) {
       return refuse(TokenRefusal::kMalformed);
     }
-    const bool symmetric = chosen.source.algorithm == Algorithm::kHs256;
-    if (symmetric) {
-      const auto mac = mac_of(mine.contexts[*key].get(), parts->signed_text);
-      const auto as_text = [](const std::uint8_t* data, std::size_t n) {
-        return std::string_view(reinterpret_cast<const char*>(data), n);
-      };
-      if (!common::equal_constant_time(as_text(mac.data(), mac.size()), as_text(signature.data(), size))) {
-        return refuse(TokenRefusal::kSignature);
+    const std::span<const std::uint8_t> signature = std::span(buffer).first(size);
+    const Verdict<Candidates> candidates = find_keys(mine, parts.header);
+    if (!candidates) return refuse(candidates.error());
+    for (std::size_t i = 0; i < candidates->count; ++i) {
+      const std::size_t place = candidates->places[i];
+      const Key& key = mine.set->keys[place];
+      const bool good =
+          key.public_key ? verify_with_public_key(key.public_key.get(), key.source.algorithm,
+                                                  parts.signed_text, signature)
+                         : is_mac(mac_of(mine.contexts[place].get(), parts.signed_text), signature);
+      if (!good) continue;
+      if (candidates->count == 1 && mine.header != parts.header) {
+        mine.header.assign(parts.header);
+        mine.header_key = place;
       }
-    } else if (!verify_asymmetric(chosen, parts->signed_text, std::span(signature).first(size))) {
-      return refuse(TokenRefusal::kSignature);
+      return &key;
     }
-    const Verdict<Claims> claims = read_claims(parts->payload);
-    if (!claims) return refuse(claims.error());
-    Verdict<Found> found = judge(*claims, now, admin);
-    if (found && !symmetric) {
-      // Bounded: a flood of good tokens starts the cache over instead of growing it.
-      if (mine.verified.size() >= config_.cache_entries) mine.verified.clear();
-      mine.verified.emplace(std::string(token), *claims);
-    }
-    return found;
+    return refuse(TokenRefusal::kSignature);
   }
 
-  Verdict<std::size_t> find_key(const Local& mine, std::string_view base64) {
-    SmallObject header;
-    if (!header.read(base64)) return refuse(TokenRefusal::kMalformed);
-    const json::object& object = header.get();
-    // Extensions that must be understood: we understand none (RFC 7515, section 4.1.11).
-    if (object.contains("crit")) return refuse(TokenRefusal::kMalformed);
-    const std::string_view alg = text_of(object, "alg");
-    const std::string_view kid = text_of(object, "kid");
-    bool named = false;
-    for (std::size_t i = 0; i < mine.keys->keys.size(); ++i) {
-      const VerificationKey& key = mine.keys->keys[i].source;
-      if (!kid.empty() && !key.kid.empty() && key.kid != kid) continue;
-      named = true;
-      if (kAlgorithmNames[static_cast<std::size_t>(key.algorithm)] == alg) return i;
-    }
-    if (named) return refuse(TokenRefusal::kAlgorithm);
-    unknown_kid_->add();
-    if (on_unknown_key_) on_unknown_key_();
-    return refuse(TokenRefusal::kUnknownKey);
+  static bool is_mac(std::span<const std::uint8_t> mac, std::span<const std::uint8_t> signature) {
+    const auto text = [](std::span<const std::uint8_t> bytes) {
+      return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    return common::equal_constant_time(text(mac), text(signature));
   }
 
-  Verdict<Claims> read_claims(std::string_view base64) const {
-    SmallObject payload;
-    if (!payload.read(base64)) return refuse(TokenRefusal::kMalformed);
-    const json::object& object = payload.get();
-    Claims claims;
-    const json::value* exp = object.if_contains("exp");
-    const auto expires = exp == nullptr ? std::nullopt : date_of(*exp);
-    // Without an end a stolen token is good for ever.
-    if (!expires) return refuse(TokenRefusal::kExpired);
-    claims.expires = *expires;
-    if (const json::value* nbf = object.if_contains("nbf")) {
-      const auto from = date_of(*nbf);
-      if (!from) return refuse(TokenRefusal::kMalformed);
-      claims.not_before = *from;
+  /// A token with a `kid` is tried with the keys of that name, or else with those without any; one
+  /// without `kid` with all. Of these only keys that are pinned to the algorithm which it names.
+  Verdict<Candidates> find_keys(const Local& mine, std::string_view base64) {
+    Candidates candidates;
+    if (base64 == mine.header) {
+      candidates.add(mine.header_key);
+      return candidates;
     }
-    if (!config_.issuer.empty() && text_of(object, "iss") != config_.issuer) {
-      return refuse(TokenRefusal::kIssuer);
+    DecodedPart part;
+    const auto json = part.decode(base64);
+    if (!json) return refuse(TokenRefusal::kMalformed);
+    const std::optional<TokenHeader> header = parse_header(*json);
+    if (!header) return refuse(TokenRefusal::kMalformed);
+
+    const std::vector<Key>& keys = mine.set->keys;
+    const bool named = std::any_of(keys.begin(), keys.end(), [&](const Key& key) {
+      return !header->kid.empty() && key.source.kid == header->kid;
+    });
+    bool known = false;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const VerificationKey& key = keys[i].source;
+      if (!header->kid.empty() && key.kid != (named ? header->kid : std::string_view{})) continue;
+      known = true;
+      if (to_string(key.algorithm) == header->alg) candidates.add(i);
     }
-    if (const json::value* aud = object.if_contains("aud")) {
-      claims.member_audience = has_audience(*aud, config_.audience);
-      claims.admin_audience = has_audience(*aud, config_.admin_audience);
+    if (!known) {
+      if (on_unknown_key_) on_unknown_key_();
+      return refuse(TokenRefusal::kUnknownKey);
     }
-    const json::value* sub = object.if_contains("sub");
-    if (sub == nullptr) return refuse(TokenRefusal::kSubject);
-    if (sub->is_string()) {
-      claims.subject.assign(sub->get_string().data(), sub->get_string().size());
-    } else if (sub->is_int64() && sub->get_int64() > 0) {
-      claims.subject = std::to_string(sub->get_int64());
-    } else {
-      return refuse(TokenRefusal::kSubject);
-    }
-    return claims;
+    if (candidates.count == 0) return refuse(TokenRefusal::kAlgorithm);
+    return candidates;
   }
 
-  Verdict<Found> judge(const Claims& claims, Instant now, bool admin) const {
-    const std::int64_t second = common::to_micros(now) / 1'000'000;
-    const std::int64_t leeway = config_.leeway.count();
-    if (claims.expires + leeway <= second) return refuse(TokenRefusal::kExpired);
-    if (claims.not_before - leeway > second) return refuse(TokenRefusal::kNotYet);
-    // A token for both would let one stand for the other.
-    if (claims.member_audience == claims.admin_audience) return refuse(TokenRefusal::kAudience);
-    if (admin != claims.admin_audience) return refuse(TokenRefusal::kAudience);
-    Found found;
-    if (admin) {
-      if (claims.subject.empty() || claims.subject.size() > 64) return refuse(TokenRefusal::kSubject);
-      found.admin = claims.subject;
-    } else {
-      const auto member = common::parse_id_number(claims.subject);
-      if (!member) return refuse(TokenRefusal::kSubject);
-      found.member = *member;
-    }
-    return found;
-  }
-
-  // Versions are unique over all verifiers, since a thread's kept state does not know whose it is.
-  inline static std::atomic<std::uint64_t> next_version{0};
+  // Versions are unique over all verifiers, since what a thread keeps does not say whose it is.
+  inline static std::atomic<std::uint64_t> next_version{1};
 
   const TokenConfig config_;
   std::mutex mutex_;
-  std::shared_ptr<const KeySet> keys_;        // Guarded by mutex_.
+  std::shared_ptr<const KeySet> keys_;  // Guarded by mutex_.
   std::atomic<std::uint64_t> version_{0};
-  std::vector<common::Counter*> refused_;
-  common::Counter* unknown_kid_ = nullptr;
-  std::function<void()> on_unknown_key_;   ///< set before the first verification
+  std::array<common::Counter*, kRefusalNames.size()> refused_{};
+  std::function<void()> on_unknown_key_;  // set before the first verification, then only read
 };
 
 }  // namespace
@@ -453,18 +383,20 @@ std::unique_ptr<TokenVerifier> make_token_verifier(const TokenConfig& config,
 }
 
 std::string make_hs256_token(const TokenClaims& claims, const VerificationKey& key) {
-  const auto encode = [](const json::object& object) {
-    const std::string text = json::serialize(object);
-    return common::base64url_encode(
-        {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  const auto encode = [](const boost::json::object& object) {
+    const std::string text = boost::json::serialize(object);
+    return common::base64url_encode({bytes_of(text), text.size()});
   };
-  json::object header{{"alg", "HS256"}, {"typ", "JWT"}};
+  const auto seconds = [](Instant at) {
+    return std::chrono::floor<std::chrono::seconds>(at).time_since_epoch().count();
+  };
+  boost::json::object header{{"alg", "HS256"}, {"typ", "JWT"}};
   if (!key.kid.empty()) header["kid"] = key.kid;
-  const json::object payload{{"iss", claims.issuer},
-                             {"aud", claims.audience},
-                             {"sub", claims.subject},
-                             {"iat", common::to_micros(claims.issued_at) / 1'000'000},
-                             {"exp", common::to_micros(claims.expires_at) / 1'000'000}};
+  const boost::json::object payload{{"iss", claims.issuer},
+                                    {"aud", claims.audience},
+                                    {"sub", claims.subject},
+                                    {"iat", seconds(claims.issued_at)},
+                                    {"exp", seconds(claims.expires_at)}};
   std::string token = encode(header) + "." + encode(payload);
   const MacContext context = keyed_context(key.secret);
   const auto mac = mac_of(context.get(), token);

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace doorbuster::http {
 namespace {
@@ -15,6 +19,7 @@ enum CharClass : std::uint8_t {
   kTarget = 2,     ///< RFC 3986 path and query, '%' included
   kHostName = 4,   ///< what a Host header may hold
   kRequestId = 8,  ///< what we take over as a request id
+  kValue = 16,     ///< header values: all but control characters; tab is allowed
 };
 
 constexpr std::array<std::uint8_t, 256> make_classes() {
@@ -28,6 +33,9 @@ constexpr std::array<std::uint8_t, 256> make_classes() {
   add("-._~!$&'()*+,;=:@/?%", kTarget);
   add("-._~!$&'()*+,;=:%[]", kHostName);
   add("-._", kRequestId);
+  for (std::size_t byte = 0; byte < table.size(); ++byte) {
+    if (byte == '\t' || (byte >= 0x20 && byte != 0x7F)) table[byte] |= kValue;
+  }
   return table;
 }
 constexpr std::array<std::uint8_t, 256> kClasses = make_classes();
@@ -37,19 +45,42 @@ bool is(char c, CharClass wanted) noexcept {
 }
 
 bool all(std::string_view text, CharClass wanted) noexcept {
-  return std::all_of(text.begin(), text.end(), [wanted](char c) { return is(c, wanted); });
+  std::uint8_t common = wanted;
+  for (const char c : text) common &= kClasses[static_cast<unsigned char>(c)];
+  return common != 0;
 }
 
-/// `lower` holds lower-case letters, digits and '-' only, and `text` no control characters: for those,
-/// setting bit 5 is exactly "to lower case".
-bool same_word(std::string_view text, std::string_view lower) noexcept {
-  if (text.size() != lower.size()) return false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) | 0x20U) != static_cast<unsigned char>(lower[i])) {
-      return false;
-    }
+template <class Word>
+Word load(const char* from) noexcept {
+  Word word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+/// Whether `text` is `lower` but for case. `lower` holds lower-case letters, digits and '-' only,
+/// and `text` no control characters: for those, setting bit 5 is exactly "to lower case". The
+/// length of `lower` is known when compiling, so this becomes a few comparisons of words; the last
+/// one may overlap.
+template <std::size_t kSize>
+bool same_word(std::string_view text, const char (&lower)[kSize]) noexcept {
+  constexpr std::size_t kLength = kSize - 1;
+  if (text.size() != kLength) return false;
+  const char* const have = text.data();
+  std::uint64_t differs = 0;
+  const auto compare = [&]<class Word>(std::size_t at, Word bit5) noexcept {
+    differs |= (load<Word>(have + at) | bit5) ^ load<Word>(lower + at);
+  };
+  constexpr std::uint64_t kBit5 = 0x2020202020202020U;
+  if constexpr (kLength >= 8) {
+    for (std::size_t at = 0; at + 8 < kLength; at += 8) compare(at, kBit5);
+    compare(kLength - 8, kBit5);
+  } else if constexpr (kLength >= 4) {
+    compare(0, static_cast<std::uint32_t>(kBit5));
+    compare(kLength - 4, static_cast<std::uint32_t>(kBit5));
+  } else {
+    for (std::size_t at = 0; at < kLength; ++at) compare(at, static_cast<std::uint8_t>(0x20));
   }
-  return true;
+  return differs == 0;
 }
 
 bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
@@ -68,28 +99,44 @@ std::string_view next_member(std::string_view& rest) noexcept {
   return trim(member);
 }
 
-/// The first byte at or after `p` that is a control character (tab too) or DEL. Eight bytes at a time:
-/// the values of a request are most of its bytes, and this is the hot path.
-const char* skip_printable(const char* p, const char* end) noexcept {
-  constexpr std::uint64_t kOnes = 0x0101010101010101U;
-  constexpr std::uint64_t kHighs = 0x8080808080808080U;
-  while (end - p >= 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, p, 8);
-    // The classic "has a byte below n" and "has a zero byte" tricks. They may report a byte too many behind
-    // a true hit, never one too few, and the loop below looks again byte by byte.
-    const std::uint64_t below_space = (word - kOnes * 0x20U) & ~word & kHighs;
-    const std::uint64_t del = word ^ (kOnes * 0x7FU);
-    const std::uint64_t is_del = (del - kOnes) & ~del & kHighs;
-    if ((below_space | is_del) != 0) break;
-    p += 8;
-  }
-  while (p != end) {
-    const auto byte = static_cast<unsigned char>(*p);
-    if (byte < 0x20 || byte == 0x7F) break;
+// Most bytes of a request belong to long runs of one kind, so they are looked at sixteen at a time.
+using Lanes = unsigned char [[gnu::vector_size(16)]];
+using Marks = signed char [[gnu::vector_size(16)]];  ///< all bits set where something holds
+
+Marks letters(Lanes bytes) noexcept { return ((bytes | 0x20) - 'a') <= ('z' - 'a'); }
+
+// Each one marks bytes that are surely of its class; what it leaves out is looked up one by one.
+Marks usual_token(Lanes bytes) noexcept { return letters(bytes) | (bytes == '-'); }
+Marks usual_target(Lanes bytes) noexcept { return letters(bytes) | ((bytes - '-') <= ('9' - '-')); }
+Marks usual_value(Lanes bytes) noexcept { return (bytes >= 0x20) & (bytes != 0x7F); }
+
+/// The place of the first byte that is not marked; 16 when all are.
+int first_unmarked(Marks marks) noexcept {
+#if defined(__SSE2__)
+  const int marked = _mm_movemask_epi8(std::bit_cast<__m128i>(marks));
+  return std::countr_one(static_cast<std::uint32_t>(marked));
+#else
+  static_assert(std::endian::native == std::endian::little, "the first byte is the lowest one");
+  const auto halves = std::bit_cast<std::array<std::uint64_t, 2>>(marks);
+  const int low = std::countr_one(halves[0]) / 8;
+  return low < 8 ? low : 8 + std::countr_one(halves[1]) / 8;
+#endif
+}
+
+/// The first byte at or after `p` that is not of the class.
+template <Marks (*kUsual)(Lanes)>
+const char* skip(const char* p, const char* end, CharClass wanted) noexcept {
+  while (true) {
+    while (end - p >= 16) {
+      Lanes bytes;
+      std::memcpy(&bytes, p, sizeof bytes);
+      const int usual = first_unmarked(kUsual(bytes));
+      p += usual;
+      if (usual < 16) break;
+    }
+    if (p == end || !is(*p, wanted)) return p;
     ++p;
   }
-  return p;
 }
 
 bool parse_method(std::string_view text, Method& method) noexcept {
@@ -102,10 +149,14 @@ bool parse_method(std::string_view text, Method& method) noexcept {
       if (text == "POST") return method = Method::kPost, true;
       if (text == "HEAD") return method = Method::kHead, true;
       return false;
-    case 5: return text == "PATCH" ? (method = Method::kPatch, true) : false;
-    case 6: return text == "DELETE" ? (method = Method::kDelete, true) : false;
-    case 7: return text == "OPTIONS" ? (method = Method::kOptions, true) : false;
-    default: return false;
+    case 5:
+      return text == "PATCH" ? (method = Method::kPatch, true) : false;
+    case 6:
+      return text == "DELETE" ? (method = Method::kDelete, true) : false;
+    case 7:
+      return text == "OPTIONS" ? (method = Method::kOptions, true) : false;
+    default:
+      return false;
   }
 }
 
@@ -130,7 +181,8 @@ bool usable_traceparent(std::string_view text) noexcept {
          lower_hex(text.substr(53, 2));
 }
 
-/// The weight of a language range in thousandths; a weight that cannot be read counts as "not wanted".
+/// The weight of a language range in thousandths; a weight that cannot be read counts as "not
+/// wanted".
 int weight_of(std::string_view parameters) noexcept {
   if (parameters.empty()) return 1000;
   const std::string_view text = trim(parameters);
@@ -206,8 +258,8 @@ Refusal read_length(std::string_view value, Head& head) noexcept {
 }
 
 /// Takes over what the server or the handlers need to know of one header.
-Refusal read_header(std::string_view name, std::string_view value, bool version_1_0, Seen& seen,
-                    Head& head, RequestView& view) noexcept {
+Refusal read_header(std::string_view name, std::string_view value, Seen& seen, Head& head,
+                    RequestView& view) noexcept {
   switch (name.size()) {
     case 4:
       if (same_word(name, "host")) {
@@ -222,7 +274,7 @@ Refusal read_header(std::string_view name, std::string_view value, bool version_
           return {417, "Only 'Expect: 100-continue' is understood."};
         }
         // A client of HTTP/1.0 would take "100 Continue" for the answer.
-        head.expect_continue = !version_1_0;
+        head.expect_continue = !head.version_1_0;
       }
       break;
     case 10:
@@ -274,13 +326,14 @@ Refusal read_header(std::string_view name, std::string_view value, bool version_
       if (same_word(name, "transfer-encoding")) {
         if (seen.length) return kTwoLengths;
         if (twice(seen.coding)) return kTwice;
-        if (value != "chunked" || version_1_0) {
+        if (value != "chunked" || head.version_1_0) {
           return {400, "Only 'Transfer-Encoding: chunked' is understood."};
         }
         head.chunked = true;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return kFine;
 }
@@ -337,8 +390,8 @@ Step read_version(const char*& p, const char* end, bool& version_1_0, Refusal& r
 }  // namespace
 
 Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView& view) {
-  // Everything is decided from left to right, by the first byte that decides it: so the answer does not
-  // depend on how the bytes were cut into packets.
+  // Everything is decided from left to right, by the first byte that decides it: so the answer does
+  // not depend on how the bytes were cut into packets.
   reset(view);
   const std::string_view text = buffer.substr(0, limits.max_header_bytes);
   const auto need_more = [&]() noexcept {
@@ -353,19 +406,24 @@ Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView
 
   constexpr std::ptrdiff_t kLongestMethod = 16;
   const char* begin = p;
-  while (p != end && is(*p, kToken) && p - begin < kLongestMethod) ++p;
-  if (p == end) return need_more();
-  if (p == begin) return refused(kBadRequestLine);
-  if (*p != ' ' && !is(*p, kToken)) return refused(kBadRequestLine);
-  if (!parse_method(since(begin), view.method)) {
-    return refused({501, "This method is not implemented."});
+  if (text.starts_with("POST ")) {
+    view.method = Method::kPost;
+    p += 4;
+  } else {
+    while (p != end && is(*p, kToken) && p - begin < kLongestMethod) ++p;
+    if (p == end) return need_more();
+    if (p == begin) return refused(kBadRequestLine);
+    if (*p != ' ' && !is(*p, kToken)) return refused(kBadRequestLine);
+    if (!parse_method(since(begin), view.method)) {
+      return refused({501, "This method is not implemented."});
+    }
   }
   ++p;
 
   begin = p;
   if (p == end) return need_more();
   if (*p != '/') return refused({400, "The request's target must begin with '/'."});
-  while (p != end && is(*p, kTarget)) ++p;
+  p = skip<usual_target>(p, end, kTarget);
   if (since(begin).size() > limits.max_target_bytes) {
     return refused({414, "The request's target is too long."});
   }
@@ -380,13 +438,17 @@ Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView
   bool version_1_0 = false;
   Refusal refusal;
   switch (read_version(p, end, version_1_0, refusal)) {
-    case Step::kOn: break;
-    case Step::kNeedMore: return need_more();
-    case Step::kRefused: return refused(refusal);
+    case Step::kOn:
+      break;
+    case Step::kNeedMore:
+      return need_more();
+    case Step::kRefused:
+      return refused(refusal);
   }
   view.keep_alive = !version_1_0;
 
   Head head;
+  head.version_1_0 = version_1_0;
   Seen seen;
   while (true) {
     if (p == end) return need_more();
@@ -397,7 +459,7 @@ Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView
       break;
     }
     begin = p;
-    while (p != end && is(*p, kToken)) ++p;
+    p = skip<usual_token>(p, end, kToken);
     if (p == end) return need_more();
     if (*p != ':' || p == begin) {
       if (p == begin && is_blank(*p)) return refused({400, "A header is folded over two lines."});
@@ -406,10 +468,10 @@ Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView
     const std::string_view name = since(begin);
     ++p;
 
+    if (p != end && *p == ' ') ++p;
     while (p != end && is_blank(*p)) ++p;
     begin = p;
-    p = skip_printable(p, end);
-    while (p != end && *p == '\t') p = skip_printable(p + 1, end);
+    p = skip<usual_value>(p, end, kValue);
     if (p == end) return need_more();
     if (*p != '\r') return refused(kBadHeader);
     if (p + 1 == end) return need_more();
@@ -422,7 +484,7 @@ Head parse_head(std::string_view buffer, const ParserLimits& limits, RequestView
       return refused({431, "The request has too many headers."});
     }
     view.headers[view.header_count++] = {name, value};
-    refusal = read_header(name, value, version_1_0, seen, head, view);
+    refusal = read_header(name, value, seen, head, view);
     if (refusal.status != 0) return refused(refusal);
   }
   if (!seen.host) return refused({400, "Host is missing."});

@@ -21,7 +21,8 @@ enum class Method : std::uint8_t { kGet, kHead, kPost, kPut, kPatch, kDelete, kO
 enum class Language : std::uint8_t { kEnglish, kKorean };
 
 /// A request as the parser left it: views into the connection's buffer, valid during the call only.
-/// Header names compare without case. The parser has refused everything ambiguous before (parser.hpp).
+/// Header names compare without case. The parser has refused everything ambiguous before
+/// (parser.hpp).
 struct RequestView {
   static constexpr std::size_t kMaxHeaders = 64;
 
@@ -30,11 +31,12 @@ struct RequestView {
   std::string_view path;    ///< without the query, still percent-encoded
   std::string_view query;   ///< without the '?'
   std::string_view body;
-  std::string_view request_id;       ///< the caller's if it is usable (1 to 64 of [A-Za-z0-9._-]), else ours
+  std::string_view
+      request_id;  ///< the caller's if it is usable (1 to 64 of [A-Za-z0-9._-]), else ours
   std::string_view authorization;    ///< the header's value, empty when absent
   std::string_view idempotency_key;  ///< the header's value, empty when absent
   std::string_view content_type;
-  std::string_view traceparent;      ///< W3C trace context when well-formed, else empty
+  std::string_view traceparent;  ///< W3C trace context when well-formed, else empty
   Language language = Language::kEnglish;
   bool keep_alive = true;
   std::array<std::pair<std::string_view, std::string_view>, kMaxHeaders> headers;
@@ -43,7 +45,8 @@ struct RequestView {
   [[nodiscard]] std::string_view header(std::string_view name) const noexcept;
 };
 
-/// A request that outlives the call: it owns one copy of its bytes, and every view points into that.
+/// A request that outlives the call: it owns one copy of its bytes, and every view points into
+/// that.
 class Request {
  public:
   /// `route` and `params` come from the router.
@@ -70,8 +73,8 @@ class Request {
 
   /// The path's {name}, percent-decoded; empty when the route has none of that name.
   [[nodiscard]] std::string_view param(std::string_view name) const noexcept;
-  /// A query parameter, percent-decoded. Nothing when absent; the router has refused repeated ones and
-  /// broken escapes with 400 INVALID_PARAMETER.
+  /// A query parameter, percent-decoded. Nothing when absent; the router has refused repeated ones
+  /// and broken escapes with 400 INVALID_PARAMETER.
   [[nodiscard]] std::optional<std::string> query(std::string_view name) const;
   /// Names of all query parameters, so that a handler can refuse unknown ones.
   [[nodiscard]] std::vector<std::string> query_names() const;
@@ -90,7 +93,8 @@ class Request {
   std::string bytes_;
   Method method_;
   Language language_;
-  Range path_, query_, body_, request_id_, authorization_, idempotency_key_, content_type_, traceparent_;
+  Range path_, query_, body_, request_id_, authorization_, idempotency_key_, content_type_,
+      traceparent_;
   std::string peer_;
   common::Executor* home_;
   std::vector<std::pair<std::string, std::string>> params_;

@@ -46,19 +46,22 @@ Response error_response(const PublicError& error, Language language, std::string
   }
   response.body += '}';
   if (retry_after_s > 0 || error.status == 429 || error.status == 503) {
-    response.headers.emplace_back("Retry-After", std::to_string(retry_after_s > 0 ? retry_after_s : 1));
+    response.headers.emplace_back("Retry-After",
+                                  std::to_string(retry_after_s > 0 ? retry_after_s : 1));
   }
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
 
-const PublicError kInvalidBody{400, "INVALID_BODY", "The body is not a JSON object of the expected form.",
+const PublicError kInvalidBody{400, "INVALID_BODY",
+                               "The body is not a JSON object of the expected form.",
                                "본문이 올바른 형식의 JSON 객체가 아닙니다."};
 const PublicError kInvalidParameter{400, "INVALID_PARAMETER",
                                     "A part of the path or a query parameter is malformed.",
                                     "경로 또는 쿼리 매개변수의 형식이 올바르지 않습니다."};
 const PublicError kUnauthorized{401, "UNAUTHORIZED", "Please sign in.", "로그인이 필요합니다."};
-const PublicError kForbidden{403, "FORBIDDEN", "You are not allowed to do this.", "권한이 없습니다."};
+const PublicError kForbidden{403, "FORBIDDEN", "You are not allowed to do this.",
+                             "권한이 없습니다."};
 const PublicError kNotFound{404, "NOT_FOUND", "There is nothing of this name.",
                             "요청하신 항목을 찾을 수 없습니다."};
 const PublicError kMethodNotAllowed{405, "METHOD_NOT_ALLOWED", "This method is not allowed here.",
@@ -68,10 +71,10 @@ const PublicError kPayloadTooLarge{413, "PAYLOAD_TOO_LARGE", "The body is too la
 const PublicError kUnsupportedMediaType{415, "UNSUPPORTED_MEDIA_TYPE",
                                         "The body must be application/json.",
                                         "본문은 application/json 형식이어야 합니다."};
-const PublicError kKeyReused{422, "KEY_REUSED",
-                             "This Idempotency-Key was used with another body.",
+const PublicError kKeyReused{422, "KEY_REUSED", "This Idempotency-Key was used with another body.",
                              "이 Idempotency-Key는 다른 본문에 이미 사용되었습니다."};
-const PublicError kInternalError{500, "INTERNAL", "Something went wrong on our side. Please try again.",
+const PublicError kInternalError{500, "INTERNAL",
+                                 "Something went wrong on our side. Please try again.",
                                  "서버에 문제가 발생했습니다. 다시 시도해 주세요."};
 const PublicError kBusy{503, "BUSY", "We are very busy. Please try again in a moment.",
                         "접속이 많습니다. 잠시 후 다시 시도해 주세요."};
@@ -86,11 +89,21 @@ std::string json_quote(std::string_view text) {
     const auto byte = static_cast<unsigned char>(c);
     std::size_t used = 1;
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (byte < 0x20 || byte == 0x7F) {
           out += "\\u00";

@@ -16,7 +16,8 @@ constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
 std::size_t place(Method method) noexcept { return static_cast<std::size_t>(method); }
 
-/// Takes the first segment off `rest`, which begins behind a '/'. `last` becomes true with the last one.
+/// Takes the first segment off `rest`, which begins behind a '/'. `last` becomes true with the last
+/// one.
 std::string_view next_segment(std::string_view& rest, bool& last) noexcept {
   const std::size_t slash = rest.find('/');
   const std::string_view segment = rest.substr(0, slash);
@@ -82,21 +83,27 @@ struct Router::Impl {
     return nodes.size() - 1;
   }
 
-  /// Calls `at_end(node)` for every node that the path leads to, best match first, until it returns true.
-  /// The parameters on the way are in `match` then.
+  /// Calls `at_end(node)` for every node that the path leads to, best match first, until it returns
+  /// true. `rest` begins with a '/' or is empty. The parameters on the way are in `match` then.
   template <class F>
-  bool walk(std::size_t node, std::string_view rest, bool last, Match& match, F& at_end) const {
-    if (last) return at_end(nodes[node]);
-    const std::string_view segment = next_segment(rest, last);
-    for (const auto& [text, next] : nodes[node].literals) {
-      if (text == segment) {
-        if (walk(next, rest, last, match, at_end)) return true;
-        break;
-      }
+  bool walk(std::size_t at, std::string_view rest, Match& match, F& at_end) const {
+    const Node& node = nodes[at];
+    if (rest.empty()) return at_end(node);
+    rest.remove_prefix(1);
+    for (const auto& [text, next] : node.literals) {
+      // The first character tells most of them apart, without a call.
+      if (!text.empty() && (rest.empty() || rest[0] != text[0])) continue;
+      if (!rest.starts_with(text)) continue;
+      const std::string_view behind = rest.substr(text.size());
+      if (!behind.empty() && behind[0] != '/') continue;
+      if (walk(next, behind, match, at_end)) return true;
+      break;
     }
-    if (nodes[node].parameter == kNone || segment.empty()) return false;
-    match.params[match.param_count++] = segment;
-    if (walk(nodes[node].parameter, rest, last, match, at_end)) return true;
+    if (node.parameter == kNone) return false;
+    const std::size_t size = std::min(rest.find('/'), rest.size());
+    if (size == 0) return false;
+    match.params[match.param_count++] = rest.substr(0, size);
+    if (walk(node.parameter, rest.substr(size), match, at_end)) return true;
     --match.param_count;
     return false;
   }
@@ -142,7 +149,6 @@ Router::Match Router::find(Method method, std::string_view path) const {
     match.refusal = &kNotFound;
     return match;
   }
-  const std::string_view rest = path.substr(1);
   const auto take = [&](const Impl::Node& node) noexcept {
     std::size_t found = node.routes[place(method)];
     if (found == kNone && method == Method::kHead) found = node.routes[place(Method::kGet)];
@@ -151,14 +157,14 @@ Router::Match Router::find(Method method, std::string_view path) const {
     match.index = found;
     return true;
   };
-  if (impl_->walk(0, rest, false, match, take)) return match;
+  if (impl_->walk(0, path, match, take)) return match;
 
   std::array<bool, kMethods> allowed{};
   const auto collect = [&allowed](const Impl::Node& node) noexcept {
     for (std::size_t i = 0; i < kMethods; ++i) allowed[i] = allowed[i] || node.routes[i] != kNone;
     return false;
   };
-  impl_->walk(0, rest, false, match, collect);
+  impl_->walk(0, path, match, collect);
   allowed[place(Method::kHead)] = allowed[place(Method::kHead)] || allowed[place(Method::kGet)];
   for (std::size_t i = 0; i < kMethods; ++i) {
     if (!allowed[i]) continue;

@@ -1,842 +1,1320 @@
 #include "http/server.hpp"
 
-#include <fmt/format.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <charconv>
 #include <condition_variable>
-#include <list>
+#include <cstring>
 #include <mutex>
-#include <unordered_map>
+#include <optional>
+#include <utility>
 
 #include "common/log.hpp"
 #include "common/random.hpp"
 #include "common/text.hpp"
+#include "http/answer.hpp"
 #include "http/parser.hpp"
+#include "http/tls.hpp"
 
 namespace doorbuster::http {
 namespace {
 
-namespace asio = boost::asio;
-using asio::ip::tcp;
 using common::ErrorCode;
 using common::fail;
-using common::Result;
 using common::Steady;
-using common::Task;
-using Error = boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-constexpr std::size_t kReadBytes = 64 * 1024;          ///< what one readiness reads at most
-constexpr std::size_t kMaxUnsent = 256 * 1024;         ///< answers that wait for a slow reader: no more is read
-constexpr std::size_t kKeptCapacity = 16 * 1024;       ///< an idle connection keeps no larger buffer
-constexpr std::size_t kUnknownRouteBody = 16 * 1024;
-constexpr int kAcceptBurst = 64;
-constexpr std::chrono::milliseconds kAcceptBackOff{100};
-constexpr std::chrono::milliseconds kLingerTime{1000};     ///< how long a refused client may take to read why
-constexpr std::chrono::seconds kEventEvery{1};
+// Asio waits; the system calls are made here, so that it can be seen how many there are.
+using IoContext = boost::asio::io_context;
+using Descriptor = boost::asio::posix::basic_stream_descriptor<IoContext::executor_type>;
+using Timer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
+                                                boost::asio::wait_traits<std::chrono::steady_clock>,
+                                                IoContext::executor_type>;
+using boost::system::error_code;
 
-std::string_view reason_phrase(int status) {
-  switch (status) {
-    case 200: return "OK";
-    case 201: return "Created";
-    case 202: return "Accepted";
-    case 204: return "No Content";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 402: return "Payment Required";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 410: return "Gone";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Content";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Status";
-  }
-}
+constexpr std::size_t kReadSize = std::size_t{64} * 1024;
+/// No further request is read while more than this is unsent.
+constexpr std::size_t kMaxUnsent = std::size_t{256} * 1024;
+/// A loop's output buffer that grew beyond this for one answer is given back.
+constexpr std::size_t kKeptOutput = std::size_t{1024} * 1024;
+/// Where no route sets another limit.
+constexpr std::size_t kDefaultMaxBody = std::size_t{16} * 1024;
+/// How long we listen for the client's end after ours. Closing at once, with its bytes unread,
+/// would send a reset, which can throw away the answer that it has not read yet.
+constexpr milliseconds kLingerTime{1000};
+constexpr milliseconds kEventInterval{1000};
+constexpr int kAcceptBurst = 128;
+constexpr int kBacklog = 4096;
+/// After an error such as "too many open files".
+constexpr milliseconds kAcceptPause{100};
+constexpr seconds kAcceptLogInterval{10};
+/// Connections beyond max_connections that are being told so; more are closed without a word.
+constexpr std::size_t kMaxRefusedOpen = 256;
 
-/// Codes for what the parser and the limits refuse; what is not listed is INVALID_REQUEST.
-PublicError protocol_error(int status, std::string_view reason) {
-  std::string_view code = "INVALID_REQUEST";
-  switch (status) {
-    case 408: code = "REQUEST_TIMEOUT"; break;
-    case 413: code = "PAYLOAD_TOO_LARGE"; break;
-    case 414: code = "URI_TOO_LONG"; break;
-    case 417: code = "EXPECTATION_FAILED"; break;
-    case 431: code = "HEADERS_TOO_LARGE"; break;
-    case 501: code = "NOT_IMPLEMENTED"; break;
-    case 505: code = "VERSION_NOT_SUPPORTED"; break;
-    default: break;
-  }
-  return {status, code, reason, reason};
-}
-
-class Connection;
-
-/// What all connections of one loop share; only touched on that loop.
-struct LoopState {
-  LoopState(common::Loop& its_loop, std::string id_prefix)
-      : loop(its_loop), sweep(its_loop.io()), prefix(std::move(id_prefix)), buffer(kReadBytes) {}
-
-  common::Loop& loop;
-  asio::steady_timer sweep;
-  std::list<std::shared_ptr<Connection>> connections;
-  std::string prefix;
-  std::uint64_t next_id = 0;
-  std::vector<char> buffer;               ///< where plain connections read to
-  std::int64_t date_second = -1;
-  std::string date;                       ///< "Date: ...\r\n"
-  std::unordered_map<std::size_t, common::Counter*> counters;   ///< by route and status
-  bool stopping = false;
-
-  std::string_view date_header() {
-    const std::int64_t second = common::to_micros(loop.clock().now()) / 1'000'000;
-    if (second != date_second) {
-      date_second = second;
-      const std::time_t time = second;
-      std::tm utc{};
-      gmtime_r(&time, &utc);
-      char text[64];
-      const std::size_t size = std::strftime(text, sizeof text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &utc);
-      date.assign(text, size);
-    }
-    return date;
-  }
+enum class Refused : std::uint8_t {
+  kConnections,
+  kMalformed,
+  kBodyTooLarge,
+  kTargetTooLong,
+  kExpectation,
+  kHeadersTooLarge,
+  kMethod,
+  kVersion,
+  kEventStreams,
+  kAcceptError,
 };
+constexpr std::array<const char*, 10> kRefusedNames{
+    "connections",       "malformed", "body_too_large", "target_too_long", "expectation",
+    "headers_too_large", "method",    "version",        "event_streams",   "accept_error"};
 
-/// What all loops share.
-struct Shared {
-  Shared(const ServerConfig& its_config, const Router& its_router, common::Metrics& its_metrics)
-      : config(its_config),
-        router(its_router),
-        metrics(its_metrics),
-        seconds(metrics.histogram("http_request_seconds", "Requests that a handler answered",
-                                  common::time_buckets())),
-        open(metrics.gauge("http_connections", "Open connections")) {}
-
-  const ServerConfig config;
-  const Router& router;
-  common::Metrics& metrics;
-  common::Histogram& seconds;
-  common::Gauge& open;
-  std::unique_ptr<asio::ssl::context> tls;
-  std::atomic<std::int64_t> connections{0};
-  std::atomic<std::int64_t> streams{0};
-  std::mutex mutex;
-  std::condition_variable all_closed;
-
-  void count_refused(std::string_view reason) {
-    metrics
-        .counter("http_refused_total", "Requests and connections that the server itself refused, by reason",
-                 {{"reason", std::string(reason)}})
-        .add();
+Refused refused_by(int status) noexcept {
+  switch (status) {
+    case 413:
+      return Refused::kBodyTooLarge;
+    case 414:
+      return Refused::kTargetTooLong;
+    case 417:
+      return Refused::kExpectation;
+    case 431:
+      return Refused::kHeadersTooLarge;
+    case 501:
+      return Refused::kMethod;
+    case 505:
+      return Refused::kVersion;
+    default:
+      return Refused::kMalformed;
   }
-  void count_timeout(std::string_view kind) {
-    metrics.counter("http_timeouts_total", "Connections closed because a time was over, by kind",
-                    {{"kind", std::string(kind)}})
-        .add();
+}
+
+enum class Timeout : std::uint8_t { kHeader, kBody, kIdle, kWrite, kRequest };
+constexpr std::array<const char*, 5> kTimeoutNames{"header", "body", "idle", "write", "request"};
+
+/// The server's counters, looked up by place and not by name.
+class Figures {
+ public:
+  Figures(common::Metrics& metrics, const Router& router)
+      : metrics_(metrics),
+        connections_(metrics.gauge("http_connections", "Open connections")),
+        by_status_(router.size() + 1) {
+    for (std::size_t i = 0; i < router.size(); ++i) {
+      const Route& route = router.at(i);
+      names_.push_back(std::string(to_string(route.method)) + ' ' + route.pattern);
+      seconds_.push_back(&metrics.histogram(
+          "http_request_seconds", "Time from a request's last byte to its handler's answer",
+          common::time_buckets(), {{"route", names_.back()}}));
+    }
+    names_.emplace_back("none");
+    for (const char* const reason : kRefusedNames) {
+      refused_.push_back(&metrics.counter("http_refused_total",
+                                          "What the server refused by itself, by reason",
+                                          {{"reason", reason}}));
+    }
+    for (const char* const kind : kTimeoutNames) {
+      timeouts_.push_back(
+          &metrics.counter("http_timeouts_total", "Timeouts, by kind", {{"kind", kind}}));
+    }
   }
-  void count(LoopState& state, const Route* route, Method method, int status) {
-    const std::size_t key = reinterpret_cast<std::size_t>(route) ^ (static_cast<std::size_t>(status) << 48);
-    common::Counter*& counter = state.counters[key];
+
+  /// `route` is its number, or the number of routes where none matched.
+  void answered(std::size_t route, int status) {
+    // Found in the registry once; two loops that do so at the same time find the same counter.
+    std::atomic<common::Counter*>& place = by_status_[route][static_cast<std::size_t>(status)];
+    common::Counter* counter = place.load(std::memory_order_acquire);
     if (counter == nullptr) {
-      const std::string name =
-          route == nullptr ? "none" : fmt::format("{} {}", to_string(route->method), route->pattern);
-      static_cast<void>(method);
-      counter = &metrics.counter("http_requests_total", "Answers by route and status",
-                                 {{"route", name}, {"status", std::to_string(status)}});
+      counter = &metrics_.counter("http_requests_total", "Answered requests, by route and status",
+                                  {{"route", names_[route]}, {"status", std::to_string(status)}});
+      place.store(counter, std::memory_order_release);
     }
     counter->add();
   }
+  void took(std::size_t route, Steady began, Steady ended) {
+    seconds_[route]->observe(std::chrono::duration<double>(ended - began).count());
+  }
+  void refused(Refused reason) { refused_[static_cast<std::size_t>(reason)]->add(); }
+  void timed_out(Timeout kind) { timeouts_[static_cast<std::size_t>(kind)]->add(); }
+  void connections(std::size_t open) { connections_.set(static_cast<double>(open)); }
+
+ private:
+  common::Metrics& metrics_;
+  common::Gauge& connections_;
+  std::vector<std::string> names_;
+  std::vector<std::array<std::atomic<common::Counter*>, 600>> by_status_;
+  std::vector<common::Histogram*> seconds_;
+  std::vector<common::Counter*> refused_;
+  std::vector<common::Counter*> timeouts_;
 };
 
-enum class Phase { kHandshake, kIdle, kHead, kBody, kHandler, kWrite, kStream, kLinger };
-
-class Connection final : public FastOutput, public std::enable_shared_from_this<Connection> {
- public:
-  Connection(Shared& shared, LoopState& state, tcp::socket socket, std::string peer)
-      : shared_(shared), state_(state), socket_(std::move(socket)), peer_(std::move(peer)) {}
-
-  ~Connection() override {
-    if (shared_.connections.fetch_sub(1) == 1) {
-      const std::lock_guard lock(shared_.mutex);
-      shared_.all_closed.notify_all();
-    }
-    shared_.open.set(static_cast<double>(shared_.connections.load()));
+/// What all loops share. Lives as long as the last connection, since a handler may end after the
+/// server.
+struct Shared {
+  Shared(const ServerConfig& settings, const Router& routes, common::Metrics& metrics)
+      : config(settings),
+        limits{settings.max_header_bytes, settings.max_target_bytes},
+        router(routes),
+        figures(metrics, routes) {
+    std::array<std::uint8_t, 4> random{};
+    common::fill_random(random);
+    id_prefix = common::hex_encode(random);
   }
 
-  void begin(std::list<std::shared_ptr<Connection>>::iterator place) {
-    place_ = place;
-    if (!shared_.tls) {
-      set_phase(Phase::kIdle, shared_.config.idle_timeout);
-      wait_readable();
-      return;
-    }
-    set_phase(Phase::kHandshake, shared_.config.header_timeout);
-    tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *shared_.tls);
-    tls_in_.resize(kReadBytes / 4);
-    tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](const Error& error) {
-      if (error) return self->close();
-      self->set_phase(Phase::kIdle, self->shared_.config.idle_timeout);
-      self->wait_readable();
+  /// One connection less of this kind. The last one wakes stop().
+  void left(std::atomic<std::size_t>& kind) {
+    // Under the mutex, so that stop() cannot look between the count and the wake-up.
+    const std::lock_guard lock(mutex);
+    --kind;
+    changed.notify_all();
+  }
+
+  const ServerConfig config;
+  const ParserLimits limits;
+  const Router& router;
+  Figures figures;
+  std::unique_ptr<TlsContext> tls;
+  std::string id_prefix;
+  // Sequentially consistent, all of them: they change once per connection or stream, not per
+  // request.
+  std::atomic<bool> stopping{false};
+  std::atomic<std::size_t> connections{0};
+  std::atomic<std::size_t> refused_open{0};
+  std::atomic<std::size_t> event_streams{0};
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+/// Takes a fast handler's answer.
+class PreparedOutput final : public FastOutput {
+ public:
+  explicit PreparedOutput(std::string& out) : out_(out) {}
+  void begin(const AnswerFrame& frame) {
+    frame_ = frame;
+    status_ = 0;
+  }
+  void answer(int status, std::string_view head, std::string_view body) override {
+    DOORBUSTER_ENSURE(status_ == 0, "a fast handler answers once");
+    DOORBUSTER_ENSURE(status >= 200 && status <= 599, "a fast handler answers with a final status");
+    status_ = status;
+    append_prepared(out_, head, body, frame_);
+  }
+  /// 0: no answer yet.
+  [[nodiscard]] int status() const noexcept { return status_; }
+
+ private:
+  std::string& out_;
+  AnswerFrame frame_;
+  int status_ = 0;
+};
+
+/// Owns a socket until somebody else does.
+class OwnedSocket {
+ public:
+  explicit OwnedSocket(int socket) : socket_(socket) {}
+  ~OwnedSocket() {
+    if (socket_ >= 0) ::close(socket_);
+  }
+  OwnedSocket(OwnedSocket&& other) noexcept : socket_(other.release()) {}
+  OwnedSocket& operator=(OwnedSocket&&) = delete;
+  OwnedSocket(const OwnedSocket&) = delete;
+  OwnedSocket& operator=(const OwnedSocket&) = delete;
+  [[nodiscard]] int get() const noexcept { return socket_; }
+  int release() noexcept { return std::exchange(socket_, -1); }
+
+ private:
+  int socket_;
+};
+
+class Connection;
+
+/// One loop's share of the server. Everything here is only touched on that loop.
+class LoopPart : public std::enable_shared_from_this<LoopPart> {
+ public:
+  LoopPart(std::shared_ptr<Shared> shared, common::Loop& loop, std::size_t number)
+      : shared_(std::move(shared)), loop_(loop), timer_(loop.io()), first_(number == 0) {
+    const std::string prefix = shared_->id_prefix + '-' + std::to_string(number) + '-';
+    id_prefix_size_ = prefix.copy(id_.data(), id_.size() - 16);
+    const ServerConfig& c = shared_->config;
+    const milliseconds shortest = std::min(
+        {c.header_timeout, c.body_timeout, c.idle_timeout, c.write_timeout, c.request_timeout});
+    // A tenth late at most, where timeouts are short; for the usual ones, 100 ms.
+    interval_ = std::clamp(shortest / 10, milliseconds{5}, milliseconds{100});
+    refresh_date();
+  }
+
+  void start() { arm_sweep(); }
+  void adopt(OwnedSocket socket, std::string peer, bool room);
+  void stop_gracefully();
+  void close_all();
+
+  [[nodiscard]] Shared& shared() noexcept { return *shared_; }
+  [[nodiscard]] common::Loop& loop() noexcept { return loop_; }
+  [[nodiscard]] Steady now() const noexcept { return loop_.clock().steady(); }
+  [[nodiscard]] std::string_view date() const noexcept { return date_; }
+
+  /// A fresh request id; valid until the next one.
+  std::string_view make_request_id() noexcept {
+    char* const number = id_.data() + id_prefix_size_;
+    const auto end = std::to_chars(number, id_.data() + id_.size(), next_id_++, 16).ptr;
+    return {id_.data(), static_cast<std::size_t>(end - id_.data())};
+  }
+
+  std::size_t add(std::shared_ptr<Connection> connection) {
+    connections_.push_back(std::move(connection));
+    deadlines_.push_back(Steady::max());
+    return connections_.size() - 1;
+  }
+  void remove(std::size_t slot);
+  void set_deadline(std::size_t slot, Steady at) noexcept { deadlines_[slot] = at; }
+
+  /// Shared by the loop's connections, of which one works at a time: idle ones own no buffers.
+  std::vector<char> input = std::vector<char>(kReadSize);
+  std::vector<char> plain;  ///< with TLS: what `input` says
+  std::string out;          ///< answers of the connection that works; empty between two
+  std::string cipher;       ///< with TLS: `out`, sealed
+  RequestView view;
+  PreparedOutput prepared{out};
+  Connection* active = nullptr;  ///< the one that works, if any
+
+ private:
+  void arm_sweep() {
+    timer_.expires_after(interval_);
+    timer_.async_wait([self = shared_from_this()](const error_code& error) {
+      if (!error) self->sweep();
     });
   }
-
-  /// FastOutput: called inside dispatch().
-  void answer(int status, std::string_view head, std::string_view body) override {
-    shared_.count(state_, route_, view_->method, status);
-    out_.append(head);
-    append_common(view_->request_id, body.size(), view_->keep_alive && !state_.stopping);
-    if (view_->method != Method::kHead) out_.append(body);
+  void sweep();
+  void refresh_date() {
+    const common::Instant at = loop_.clock().now();
+    const auto second = std::chrono::floor<seconds>(at);
+    if (second == date_second_) return;
+    date_second_ = second;
+    date_ = http_date(at);
   }
 
-  /// Called by the sweep.
-  void check_deadline(Steady now) {
-    if (phase_ == Phase::kStream) return send_event(now);
-    if (now < deadline_) return;
-    switch (phase_) {
-      case Phase::kHandshake:
-      case Phase::kIdle: shared_.count_timeout("idle"); return close();
-      case Phase::kHead:
-      case Phase::kBody:
-        shared_.count_timeout(phase_ == Phase::kHead ? "header" : "body");
-        refuse(408, "the request took too long");
-        return flush();
-      case Phase::kHandler: {
-        shared_.count_timeout("handler");
-        ++sequence_;   // its late answer goes nowhere
-        busy_ = false;
-        close_after_ = true;
-        append(error_response(kBusy, language_), request_id_, false, false);
-        return flush();
-      }
-      case Phase::kWrite: shared_.count_timeout("write"); return close();
-      case Phase::kLinger: return close();
-      case Phase::kStream: return;
+  const std::shared_ptr<Shared> shared_;
+  common::Loop& loop_;
+  Timer timer_;
+  const bool first_;
+  milliseconds interval_{};
+  bool closed_ = false;
+  // Apart from the connections: a sweep over tens of thousands reads one short array.
+  std::vector<Steady> deadlines_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+  std::string date_;
+  std::chrono::sys_seconds date_second_{};
+  std::array<char, 48> id_{};  ///< begins with what is the same in all ids of this loop
+  std::size_t id_prefix_size_ = 0;
+  std::uint64_t next_id_ = 1;
+};
+
+/// One client. Lives on its loop; held by the loop's list, its waits and its running handler.
+///
+/// C1: answers leave in the order of the requests: while a handler runs or a stream is open, no
+/// further
+///     request is begun.
+/// C2: one write per read, however many requests that read brought.
+/// C3: at most kMaxUnsent and one answer wait to be sent; then nothing is read or begun.
+/// C4: a handler runs to its end whatever becomes of the connection.
+class Connection final : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(std::shared_ptr<LoopPart> part, int socket, std::string peer,
+             std::unique_ptr<TlsSession> tls, std::atomic<std::size_t>& counted)
+      : part_(std::move(part)),
+        socket_(part_->loop().io(), socket),
+        peer_(std::move(peer)),
+        tls_(std::move(tls)),
+        counted_(counted) {}
+
+  /// Once, right after construction.
+  void start() {
+    slot_ = part_->add(shared_from_this());
+    // A client of TLS has the time of a header for its handshake.
+    wanted_ = tls_ ? Phase::kHead : Phase::kIdle;
+    progressed_ = true;
+    settle();
+  }
+
+  /// Instead of start(): one connection too many.
+  void start_refused() {
+    slot_ = part_->add(shared_from_this());
+    const Working working(*this);
+    refuse(error_response(kBusy, Language::kEnglish), {});
+    flush();
+    settle();
+  }
+
+  void expire(Steady now);
+  void stop_gracefully();
+  void close();
+
+  /// A handler's answer, on the loop. `ticket` is the one that the handler was started with.
+  void answered(std::uint32_t ticket, Response response) {
+    if (part_->active == this) {
+      // The handler never waited: process() is below us on the stack and goes on by itself.
+      take_answer(ticket, std::move(response));
+    } else if (part_->active != nullptr) {
+      // Another connection's handler resumed ours in place; the loop's buffers are in use.
+      boost::asio::post(part_->loop().io(),
+                        [self = shared_from_this(), ticket, later = std::move(response)]() mutable {
+                          self->answered(ticket, std::move(later));
+                        });
+    } else {
+      const Working working(*this);
+      take_answer(ticket, std::move(response));
+      pump();
     }
-  }
-
-  /// For a stop: idle connections go at once, the others after their answer.
-  void drain() {
-    if (phase_ == Phase::kStream) return end_stream();
-    if (!busy_ && out_.empty() && in_.empty()) close();
-  }
-
-  void close() {
-    if (closed_) return;
-    closed_ = true;
-    if (streaming_) {
-      streaming_ = false;
-      shared_.streams.fetch_sub(1);
-    }
-    events_ = nullptr;
-    Error ignored;
-    socket_.close(ignored);
-    state_.connections.erase(place_);
   }
 
  private:
-  void set_phase(Phase phase, std::chrono::milliseconds time) {
-    phase_ = phase;
-    deadline_ = state_.loop.clock().steady() + time;
-  }
+  enum class Phase : std::uint8_t {
+    kIdle,     ///< between two requests
+    kHead,     ///< a request's head is incomplete
+    kBody,     ///< its body is
+    kHandler,  ///< a handler runs
+    kStream,   ///< an event stream is open
+    kLinger,   ///< our side is closed, the client's not yet
+  };
 
-  void wait_readable() {
-    if (closed_ || waiting_read_) return;
-    waiting_read_ = true;
-    if (tls_) {
-      tls_->async_read_some(asio::buffer(tls_in_),
-                            [self = shared_from_this()](const Error& error, std::size_t size) {
-                              self->waiting_read_ = false;
-                              if (error) return self->close();
-                              self->on_bytes({self->tls_in_.data(), size});
-                            });
-      return;
+  /// Marks the connection that uses the loop's buffers.
+  class Working {
+   public:
+    explicit Working(Connection& connection) : part_(*connection.part_) {
+      DOORBUSTER_ENSURE(part_.active == nullptr, "one connection of a loop works at a time");
+      part_.active = &connection;
     }
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const Error& error) {
-      self->waiting_read_ = false;
-      if (error) return self->close();
-      self->on_readable();
+    ~Working() { part_.active = nullptr; }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+
+   private:
+    LoopPart& part_;
+  };
+
+  /// What is needed once the handler has answered.
+  struct InFlight {
+    std::string request_id;
+    std::size_t route = 0;
+    Steady began;
+    bool close = false;
+    bool head_only = false;
+    bool chunks_allowed = true;
+    Language language = Language::kEnglish;
+  };
+  struct Stream {
+    std::function<std::optional<std::string>()> events;
+    bool chunked = true;
+    bool close = false;
+  };
+  struct Body {
+    ChunkedBody chunks;
+    std::string decoded;
+  };
+
+  [[nodiscard]] Shared& shared() noexcept { return part_->shared(); }
+  [[nodiscard]] Figures& figures() noexcept { return part_->shared().figures; }
+  [[nodiscard]] std::size_t unrouted() noexcept { return part_->shared().router.size(); }
+  [[nodiscard]] std::size_t unsent() const noexcept { return pending_.size() - pending_sent_; }
+  [[nodiscard]] bool engaged() const noexcept {
+    return in_flight_ != nullptr || stream_ != nullptr;
+  }
+  [[nodiscard]] bool may_begin() const noexcept { return !engaged() && !closing_ && !closed_; }
+
+  // --- reading ---
+
+  void wait_read() {
+    if (reading_) return;
+    reading_ = true;
+    socket_.async_wait(Descriptor::wait_read, [self = shared_from_this()](const error_code& error) {
+      self->reading_ = false;
+      if (!error) self->on_readable();
     });
   }
 
   void on_readable() {
     if (closed_) return;
-    const ssize_t size = ::recv(socket_.native_handle(), state_.buffer.data(), state_.buffer.size(), 0);
-    if (size > 0) return on_bytes({state_.buffer.data(), static_cast<std::size_t>(size)});
-    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return wait_readable();
-    close();
+    const Working working(*this);
+    receive();
+    settle();
   }
 
-  void on_bytes(std::string_view bytes) {
-    if (phase_ == Phase::kLinger) return wait_readable();
-    if (in_.empty()) {
-      const std::size_t used = process(bytes);
-      if (!close_after_) in_.assign(bytes.substr(used));
+  /// One system call, and all that follows from what it brought.
+  void receive() {
+    std::vector<char>& input = part_->input;
+    const ssize_t got = ::recv(socket_.native_handle(), input.data(), input.size(), MSG_DONTWAIT);
+    if (got < 0) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close();
+      return;
+    }
+    if (got == 0) return on_end();
+    if (phase_ == Phase::kLinger) return;  // nobody will answer that
+    const std::string_view bytes(input.data(), static_cast<std::size_t>(got));
+    if (tls_) {
+      tls_->feed(bytes);
+      pump();
     } else {
-      in_.append(bytes);
-      in_.erase(0, process(in_));
+      work(bytes);
     }
-    if (close_after_) in_.clear();
-    flush();
   }
 
-  /// Answers as many requests as are whole, in order; the number of bytes that are done with.
-  std::size_t process(std::string_view bytes) {
-    std::size_t used = 0;
-    processing_ = true;
-    while (!busy_ && !close_after_ && !closed_ && used < bytes.size() && out_.size() < kMaxUnsent) {
-      const std::size_t one = process_one(bytes.substr(used));
-      if (one == 0) break;
-      used += one;
+  /// The client will send nothing more. It may still read: what was asked before gets its answer.
+  void on_end() {
+    ended_ = true;
+    if (stream_ || (pending_.empty() && in_flight_ == nullptr)) close();
+  }
+
+  /// Goes on with whatever has arrived already.
+  void pump() {
+    work({});
+    if (!tls_) return settle();
+    part_->plain.resize(kReadSize);
+    while (!closed_ && !closing_ && in_flight_ == nullptr && unsent() <= kMaxUnsent) {
+      if (stream_ && !in_.empty()) break;
+      std::size_t size = 0;
+      const TlsSession::State state = tls_->read(part_->plain, size);
+      if (size > 0) {
+        tls_open_ = true;
+        work({part_->plain.data(), size});
+        continue;
+      }
+      flush();  // the handshake's next step, or the alert that says what was wrong
+      if (state == TlsSession::State::kClosed && !closed_) on_end();
+      if (state == TlsSession::State::kFailed) close();
+      break;
     }
-    processing_ = false;
-    if (!busy_ && !close_after_ && used < bytes.size() && phase_ == Phase::kIdle) {
-      set_phase(Phase::kHead, shared_.config.header_timeout);
+    settle();
+  }
+
+  /// Answers what it can of `fresh`, behind what was left over before, and keeps the rest.
+  void work(std::string_view fresh) {
+    if (closed_ || closing_) return flush();
+    const bool kept = !in_.empty();
+    if (kept) in_.append(fresh);
+    const std::string_view data = kept ? std::string_view(in_) : fresh;
+    wanted_ = tls_ && !tls_open_ ? Phase::kHead : Phase::kIdle;
+    std::size_t used = 0;
+    bool blocked = false;
+    do {
+      used += process(data.substr(used), blocked);
+      flush();
+    } while (blocked && !closed_ && unsent() <= kMaxUnsent);
+
+    if (closed_ || closing_) {
+      in_ = std::string();
+    } else if (!kept) {
+      in_.assign(data.substr(used));
+    } else if (used > 0) {
+      in_.erase(0, used);
+    }
+    // An idle connection keeps no memory for what it sent in pieces once.
+    if (in_.empty()) in_ = std::string();
+  }
+
+  /// Begins as many requests as it may. Returns how many bytes they had. `blocked` becomes true
+  /// when it stopped because of too much output (C3).
+  std::size_t process(std::string_view data, bool& blocked) {
+    std::size_t used = 0;
+    blocked = false;
+    while (used < data.size() && may_begin()) {
+      if (part_->out.size() + unsent() > kMaxUnsent) {
+        blocked = true;
+        break;
+      }
+      const std::size_t size = process_one(data.substr(used));
+      if (size == 0) break;
+      used += size;
+      progressed_ = true;
     }
     return used;
   }
 
-  std::size_t process_one(std::string_view bytes) {
-    RequestView view;
-    const Head head = parse_head(
-        bytes, {shared_.config.max_header_bytes, shared_.config.max_target_bytes}, view);
-    if (head.state == ParseState::kNeedMore) return 0;
+  /// The size of the request at the front of `data`; 0 when more of it must come first.
+  std::size_t process_one(std::string_view data) {
+    RequestView& view = part_->view;
+    const Head head = parse_head(data, shared().limits, view);
+    if (head.state == ParseState::kNeedMore) {
+      wanted_ = Phase::kHead;
+      return 0;
+    }
     if (head.state == ParseState::kRefused) {
-      refuse(head.status, head.reason);
-      return bytes.size();
+      return refuse_bytes(head.status, head.reason, data);
     }
-    Router::Match match = shared_.router.find(view.method, view.path);
-    const std::size_t max_body = match.route != nullptr ? match.route->max_body : kUnknownRouteBody;
-    if (head.content_length > max_body) {
-      refuse(413, "the body is too large");
-      return bytes.size();
-    }
-    const std::string_view rest = bytes.substr(head.bytes);
+    const Router::Match match = shared().router.find(view.method, view.path);
+    const std::size_t max_body = match.route != nullptr ? match.route->max_body : kDefaultMaxBody;
+    if (head.content_length > max_body) return refuse_bytes(413, {}, data);
+
+    const std::string_view rest = data.substr(head.bytes);
     std::size_t body_bytes = head.content_length;
+    bool whole = rest.size() >= head.content_length;
     if (head.chunked) {
-      // Chunk lines cost bytes too: a body in tiny chunks must not grow the buffer without bound.
-      const ChunkedBody body = parse_chunked(rest, max_body, chunked_);
-      if (body.state == ParseState::kRefused) {
-        refuse(body.too_large ? 413 : 400, body.too_large ? "the body is too large" : "broken chunked body");
-        return bytes.size();
+      if (!body_) body_ = std::make_unique<Body>();
+      parse_chunked(rest, max_body, body_->chunks, body_->decoded);
+      if (body_->chunks.state == ParseState::kRefused) {
+        if (body_->chunks.too_large) return refuse_bytes(413, {}, data);
+        return refuse_bytes(400, "The chunked body is malformed.", data);
       }
-      if (body.state == ParseState::kNeedMore) {
-        if (rest.size() > 4 * max_body + 1024) {
-          refuse(413, "the body is too large");
-          return bytes.size();
-        }
-        return want_body(head);
-      }
-      view.body = chunked_;
-      body_bytes = body.consumed;
-    } else {
-      if (rest.size() < head.content_length) return want_body(head);
+      whole = body_->chunks.state == ParseState::kDone;
+      body_bytes = body_->chunks.consumed;
+      view.body = body_->decoded;
+    } else if (whole) {
       view.body = rest.substr(0, head.content_length);
     }
+    if (!whole) {
+      if (head.expect_continue && rest.empty() && !continued_) {
+        // It waits for a word before it sends the body. Where the answer does not depend on the
+        // body, that word is the answer.
+        if (match.refusal != nullptr) {
+          dispatch(match, head, true);
+          return data.size();
+        }
+        part_->out += "HTTP/1.1 100 Continue\r\n\r\n";
+        continued_ = true;
+      }
+      wanted_ = Phase::kBody;
+      return 0;
+    }
+    dispatch(match, head, false);
+    body_.reset();
     continued_ = false;
-    phase_ = Phase::kIdle;
-    if (view.request_id.empty()) view.request_id = make_request_id();
-    dispatch(view, match);
     return head.bytes + body_bytes;
   }
 
-  std::size_t want_body(const Head& head) {
-    if (phase_ != Phase::kBody) set_phase(Phase::kBody, shared_.config.body_timeout);
-    if (head.expect_continue && !continued_) {
-      continued_ = true;
-      out_.append("HTTP/1.1 100 Continue\r\n\r\n");
-    }
-    return 0;
-  }
-
-  std::string_view make_request_id() {
-    const auto end = fmt::format_to_n(id_.data(), id_.size(), "{}{:x}", state_.prefix, state_.next_id++);
-    return {id_.data(), end.size};
-  }
-
-  void dispatch(const RequestView& view, const Router::Match& match) {
-    const bool keep_alive = view.keep_alive && !state_.stopping;
-    if (match.route == nullptr) {
-      shared_.count(state_, nullptr, view.method, match.refusal->status);
+  void dispatch(const Router::Match& match, const Head& head, bool body_missing) {
+    RequestView& view = part_->view;
+    if (view.request_id.empty()) view.request_id = part_->make_request_id();
+    const AnswerFrame frame{.date = part_->date(),
+                            .request_id = view.request_id,
+                            .close = !view.keep_alive || body_missing || shared().stopping,
+                            .head_only = view.method == Method::kHead};
+    if (match.refusal != nullptr) {
       Response response = error_response(*match.refusal, view.language);
       if (!match.allow.empty()) response.headers.emplace_back("Allow", match.allow);
-      append(response, view.request_id, keep_alive, view.method == Method::kHead);
-      close_after_ = !keep_alive;
-      return;
+      return answer_now(unrouted(), response, frame);
     }
-    route_ = match.route;
-    if (route_->fast) {
-      view_ = &view;
-      const bool answered =
-          route_->fast(view, std::span(match.params.data(), match.param_count), *this);
-      view_ = nullptr;
-      if (answered) {
-        close_after_ = !keep_alive;
+    if (match.route->fast) {
+      PreparedOutput& prepared = part_->prepared;
+      prepared.begin(frame);
+      const bool done =
+          match.route->fast(view, std::span(match.params).first(match.param_count), prepared);
+      DOORBUSTER_ENSURE(done == (prepared.status() != 0),
+                        "a fast handler answers exactly when it returns true");
+      if (done) {
+        figures().answered(match.index, prepared.status());
+        closing_ = closing_ || frame.close;
         return;
       }
     }
-    Request request(view, state_.loop, peer_);
+    Request request(view, part_->loop(), peer_);
     if (!Router::fill(request, match)) {
-      shared_.count(state_, route_, view.method, kInvalidParameter.status);
-      append(error_response(kInvalidParameter, view.language), view.request_id, keep_alive,
-             view.method == Method::kHead);
-      close_after_ = !keep_alive;
+      return answer_now(match.index, error_response(kInvalidParameter, view.language), frame);
+    }
+    in_flight_ = std::make_unique<InFlight>(InFlight{.request_id = std::string(view.request_id),
+                                                     .route = match.index,
+                                                     .began = part_->now(),
+                                                     .close = frame.close,
+                                                     .head_only = frame.head_only,
+                                                     .chunks_allowed = !head.version_1_0,
+                                                     .language = view.language});
+    common::start(run(shared_from_this(), ++ticket_, match.route, std::move(request)));
+  }
+
+  /// Keeps the connection until the handler has ended (C4).
+  static common::Task<void> run(std::shared_ptr<Connection> connection, std::uint32_t ticket,
+                                const Route* route, Request request) {
+    common::ResumeOn home{request.home()};
+    common::Task<Response> task = route->handler(std::move(request));
+    Response response = co_await task;
+    co_await home;
+    connection->answered(ticket, std::move(response));
+  }
+
+  // --- answering ---
+
+  void answer_now(std::size_t route, const Response& response, const AnswerFrame& frame) {
+    append_answer(part_->out, response, frame);
+    figures().answered(route, response.status);
+    closing_ = closing_ || frame.close;
+  }
+
+  void take_answer(std::uint32_t ticket, Response response) {
+    // The server has answered in its place already (request_timeout).
+    if (ticket != ticket_ || in_flight_ == nullptr) return;
+    const std::unique_ptr<InFlight> done = std::move(in_flight_);
+    progressed_ = true;
+    figures().took(done->route, done->began, part_->now());
+    if (!is_sendable(response)) {
+      common::log(common::LogLevel::kError, "http_unsendable_answer",
+                  {{"route", shared().router.at(done->route).pattern},
+                   {"status", std::int64_t{response.status}}});
+      response = error_response(kInternalError, done->language);
+    }
+    if (response.events && !done->head_only && !take_stream_place()) {
+      figures().refused(Refused::kEventStreams);
+      response = error_response(kBusy, done->language);
+    }
+    if (closed_) {
+      if (response.events && !done->head_only) --shared().event_streams;
+      figures().answered(done->route, response.status);
       return;
     }
-    busy_ = true;
-    head_only_ = view.method == Method::kHead;
-    answer_keep_alive_ = view.keep_alive;
-    language_ = view.language;
-    request_id_.assign(view.request_id);
-    begun_ = state_.loop.clock().steady();
-    set_phase(Phase::kHandler, shared_.config.request_timeout);
-    common::start(run(shared_from_this(), route_, std::move(request), ++sequence_));
-  }
+    const bool stops = shared().stopping;
+    AnswerFrame frame{.date = part_->date(),
+                      .request_id = done->request_id,
+                      .close = done->close || stops,
+                      .head_only = done->head_only};
+    if (!response.events) return answer_now(done->route, response, frame);
 
-  static Task<void> run(std::shared_ptr<Connection> self, const Route* route, Request request,
-                        std::uint64_t sequence) {
-    Task<Response> handling = route->handler(std::move(request));
-    Response response = co_await handling;
-    self->answered(route, sequence, std::move(response));
-  }
-
-  void answered(const Route* route, std::uint64_t sequence, Response response) {
-    shared_.count(state_, route, route->method, response.status);
-    shared_.seconds.observe(
-        std::chrono::duration<double>(state_.loop.clock().steady() - begun_).count());
-    if (closed_ || sequence != sequence_) return;
-    const bool keep_alive = answer_keep_alive_ && !state_.stopping;
-    if (response.events && !head_only_) return begin_stream(std::move(response));
-    busy_ = false;
-    phase_ = Phase::kIdle;
-    append(response, request_id_, keep_alive, head_only_);
-    close_after_ = !keep_alive;
-    // Inside process() its loop goes on; otherwise what was pipelined behind this request is next.
-    if (processing_) return;
-    go_on();
-  }
-
-  void go_on() {
-    if (!in_.empty() && !close_after_) in_.erase(0, process(in_));
-    flush();
-  }
-
-  void begin_stream(Response response) {
-    if (shared_.streams.fetch_add(1) >= static_cast<std::int64_t>(shared_.config.max_event_streams) ||
-        state_.stopping) {
-      shared_.streams.fetch_sub(1);
-      shared_.count_refused("event_streams");
-      busy_ = false;
-      close_after_ = true;
-      append(error_response(kBusy, language_), request_id_, false, false);
+    // Without chunks only the end of the connection ends the stream.
+    frame.close = frame.close || !done->chunks_allowed;
+    append_stream_head(part_->out, response, frame, done->chunks_allowed);
+    figures().answered(done->route, response.status);
+    if (done->head_only) {
+      closing_ = closing_ || frame.close;
+      return;
+    }
+    stream_ = std::make_unique<Stream>(Stream{.events = std::move(response.events),
+                                              .chunked = done->chunks_allowed,
+                                              .close = frame.close});
+    if (stops) {
+      end_stream();
     } else {
-      streaming_ = true;
-      events_ = std::move(response.events);
-      phase_ = Phase::kStream;
-      next_event_ = Steady{};
-      out_.append("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-                  "X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked\r\nX-Request-Id: ");
-      out_.append(request_id_).append("\r\n").append(state_.date_header()).append("\r\n");
-      send_event(state_.loop.clock().steady());
+      next_event();
     }
-    if (!processing_) flush();
   }
 
-  void send_event(Steady now) {
-    if (now < next_event_) return;
-    next_event_ = now + kEventEvery;
-    // A reader that does not keep up misses events, then the connection.
-    if (out_.size() >= kMaxUnsent) {
-      shared_.count_timeout("write");
-      return close();
+  [[nodiscard]] bool take_stream_place() {
+    if (++shared().event_streams <= shared().config.max_event_streams) return true;
+    --shared().event_streams;
+    return false;
+  }
+
+  void next_event() {
+    const std::optional<std::string> event = stream_->events();
+    if (!event) return end_stream();
+    const std::string_view data = event->empty() ? std::string_view(": \n\n") : *event;
+    if (stream_->chunked) {
+      append_chunk(part_->out, data);
+    } else {
+      part_->out += data;
     }
-    std::optional<std::string> chunk = events_();
-    if (!chunk) return end_stream();
-    if (chunk->empty()) *chunk = ":\n\n";
-    out_.append(fmt::format("{:x}\r\n", chunk->size())).append(*chunk).append("\r\n");
-    if (!processing_) flush();
   }
 
   void end_stream() {
-    out_.append("0\r\n\r\n");
-    events_ = nullptr;
-    busy_ = false;
-    close_after_ = true;
-    phase_ = Phase::kIdle;
-    if (!processing_) flush();
+    if (stream_->chunked) part_->out += kLastChunk;
+    closing_ = closing_ || stream_->close || shared().stopping;
+    drop_stream();
+    progressed_ = true;
   }
 
-  void refuse(int status, std::string_view reason) {
-    shared_.count_refused(fmt::format("{}", status));
-    shared_.count(state_, nullptr, Method::kGet, status);
-    append(error_response(protocol_error(status, reason), Language::kEnglish), make_request_id(), false, false);
-    close_after_ = true;
-    linger_ = true;
+  void drop_stream() {
+    if (!stream_) return;
+    stream_.reset();
+    --shared().event_streams;
   }
 
-  void append(const Response& response, std::string_view request_id, bool keep_alive, bool head_only) {
-    out_.append(fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status)));
-    if (!response.body.empty()) out_.append("Content-Type: ").append(response.content_type).append("\r\n");
-    bool cache_control = false;
-    for (const auto& [name, value] : response.headers) {
-      cache_control = cache_control || name == "Cache-Control";
-      out_.append(name).append(": ").append(value).append("\r\n");
-    }
-    out_.append("X-Content-Type-Options: nosniff\r\n");
-    if (!cache_control) out_.append("Cache-Control: no-store\r\n");
-    append_common(request_id, response.body.size(), keep_alive);
-    if (!head_only) out_.append(response.body);
+  /// An answer of the server's own, after which it listens no more.
+  void refuse(const Response& response, std::string_view request_id) {
+    answer_now(unrouted(), response,
+               {.date = part_->date(), .request_id = request_id, .close = true});
+    in_ = std::string();
   }
 
-  void append_common(std::string_view request_id, std::size_t length, bool keep_alive) {
-    out_.append(state_.date_header());
-    out_.append("X-Request-Id: ").append(request_id);
-    std::array<char, 32> digits;
-    const auto end = fmt::format_to_n(digits.data(), digits.size(), "\r\nContent-Length: {}", length);
-    out_.append(digits.data(), end.size);
-    out_.append(keep_alive ? "\r\n\r\n" : "\r\nConnection: close\r\n\r\n");
+  /// Refuses the request at the front of `data`, and with it all the rest.
+  std::size_t refuse_bytes(int status, std::string_view reason, std::string_view data) {
+    figures().refused(refused_by(status));
+    const RequestView& view = part_->view;
+    AnswerFrame frame{.date = part_->date(), .request_id = view.request_id, .close = true};
+    if (frame.request_id.empty()) frame.request_id = part_->make_request_id();
+    answer_now(unrouted(), refuse_request(status, reason, view.language), frame);
+    return data.size();
   }
 
-  /// Sends what is there in one call, then waits for what is next.
+  // --- writing ---
+
+  /// Sends what the loop's output buffer holds; what the kernel does not take is kept.
   void flush() {
-    if (closed_ || writing_) return;
-    if (!out_.empty()) {
-      if (tls_) return flush_tls();
-      while (sent_ < out_.size()) {
-        const ssize_t size =
-            ::send(socket_.native_handle(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
-        if (size < 0 && errno == EINTR) continue;
-        if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return wait_writable();
-        if (size < 0) return close();
-        sent_ += static_cast<std::size_t>(size);
+    std::string& out = part_->out;
+    if (!closed_) {
+      if (!tls_) {
+        send(out);
+      } else if (tls_->write(out)) {
+        part_->cipher.clear();
+        tls_->take_output(part_->cipher);
+        send(part_->cipher);
+      } else {
+        close();
       }
     }
-    flushed();
+    out.clear();
+    if (out.capacity() > kKeptOutput) out.shrink_to_fit();
+    if (part_->cipher.capacity() > kKeptOutput) part_->cipher = std::string();
   }
 
-  void wait_writable() {
-    out_.erase(0, sent_);
-    sent_ = 0;
-    if (phase_ != Phase::kHandler && phase_ != Phase::kStream) {
-      set_phase(Phase::kWrite, shared_.config.write_timeout);
+  void send(std::string_view bytes) {
+    if (bytes.empty()) return;
+    if (!pending_.empty()) {
+      pending_.erase(0, pending_sent_);
+      pending_sent_ = 0;
+      pending_.append(bytes);
+      return;
     }
+    const std::size_t sent = send_some(bytes);
+    if (closed_ || sent == bytes.size()) return;
+    pending_.assign(bytes.substr(sent));
+    write_deadline_ = part_->now() + shared().config.write_timeout;
+  }
+
+  /// One system call. Closes the connection when the client is gone.
+  std::size_t send_some(std::string_view bytes) {
+    const ssize_t sent =
+        ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close();
+    return 0;
+  }
+
+  void wait_write() {
+    if (writing_) return;
     writing_ = true;
-    socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](const Error& error) {
-      self->writing_ = false;
-      if (error) return self->close();
-      self->flush();
+    socket_.async_wait(Descriptor::wait_write,
+                       [self = shared_from_this()](const error_code& error) {
+                         self->writing_ = false;
+                         if (!error) self->on_writable();
+                       });
+  }
+
+  void on_writable() {
+    if (closed_ || pending_.empty()) return;
+    const std::size_t sent = send_some(std::string_view(pending_).substr(pending_sent_));
+    if (closed_) return;
+    if (sent > 0) write_deadline_ = part_->now() + shared().config.write_timeout;
+    pending_sent_ += sent;
+    if (unsent() == 0) {
+      pending_ = std::string();
+      pending_sent_ = 0;
+      progressed_ = true;
+    }
+    const Working working(*this);
+    pump();
+  }
+
+  // --- what comes next ---
+
+  /// Chooses what to wait for, and until when. Last in whatever changed something; harmless twice.
+  void settle() {
+    if (closed_) return;
+    if (pending_.empty() && phase_ != Phase::kLinger) {
+      if (ended_ && !engaged()) return close();
+      if (closing_) return linger();
+    }
+    if (!pending_.empty()) wait_write();
+    const bool listens = in_flight_ == nullptr && !closing_ && unsent() <= kMaxUnsent &&
+                         (stream_ == nullptr || in_.empty());
+    if (!ended_ && (listens || phase_ == Phase::kLinger)) wait_read();
+
+    if (phase_ != Phase::kLinger) {
+      const Phase next = in_flight_ ? Phase::kHandler : stream_ ? Phase::kStream : wanted_;
+      if (next != phase_ || progressed_) {
+        phase_ = next;
+        phase_deadline_ = part_->now() + time_for(next);
+      }
+    }
+    progressed_ = false;
+    set_deadline();
+  }
+
+  void set_deadline() {
+    Steady at = phase_deadline_;
+    if (!pending_.empty()) {
+      // As long as the client takes its answers it is not idle.
+      at = phase_ == Phase::kIdle ? write_deadline_ : std::min(at, write_deadline_);
+    }
+    part_->set_deadline(slot_, at);
+  }
+
+  [[nodiscard]] milliseconds time_for(Phase phase) {
+    const ServerConfig& config = shared().config;
+    switch (phase) {
+      case Phase::kIdle:
+        return config.idle_timeout;
+      case Phase::kHead:
+        return config.header_timeout;
+      case Phase::kBody:
+        return config.body_timeout;
+      case Phase::kHandler:
+        return config.request_timeout;
+      case Phase::kStream:
+        return kEventInterval;
+      case Phase::kLinger:
+        return kLingerTime;
+    }
+    return config.idle_timeout;
+  }
+
+  /// All is sent: closes our side and waits a moment for the client to close its own.
+  void linger() {
+    if (tls_ && !said_goodbye_) {
+      said_goodbye_ = true;
+      tls_->close();
+      flush();
+      if (closed_) return;
+      if (!pending_.empty()) return settle();
+    }
+    if (ended_ || ::shutdown(socket_.native_handle(), SHUT_WR) != 0) return close();
+    phase_ = Phase::kLinger;
+    phase_deadline_ = part_->now() + kLingerTime;
+    settle();
+  }
+
+  const std::shared_ptr<LoopPart> part_;
+  Descriptor socket_;
+  const std::string peer_;
+  const std::unique_ptr<TlsSession> tls_;
+  std::atomic<std::size_t>& counted_;  ///< in Shared, which part_ keeps
+  std::size_t slot_ = 0;               ///< place in the loop's list; the list moves it
+
+  std::string in_;  ///< arrived, but not begun yet
+  std::unique_ptr<Body> body_;
+  std::string pending_;  ///< to be sent, from pending_sent_ on
+  std::size_t pending_sent_ = 0;
+  std::unique_ptr<InFlight> in_flight_;
+  std::unique_ptr<Stream> stream_;
+  Steady phase_deadline_{};
+  Steady write_deadline_{};
+  std::uint32_t ticket_ = 0;
+  Phase phase_ = Phase::kIdle;
+  Phase wanted_ = Phase::kIdle;  ///< the phase when nothing runs
+  bool progressed_ = false;      ///< the phase's time begins anew
+  bool reading_ = false;
+  bool writing_ = false;
+  bool continued_ = false;  ///< "100 Continue" is on its way
+  bool closing_ = false;    ///< the last answer is written: begin nothing more
+  bool ended_ = false;      ///< the client has closed its side
+  bool tls_open_ = false;   ///< the handshake is done
+  bool said_goodbye_ = false;
+  bool closed_ = false;
+
+  friend class LoopPart;  // keeps slot_
+};
+
+void Connection::close() {
+  if (closed_) return;
+  closed_ = true;
+  const std::shared_ptr<Connection> self = shared_from_this();
+  drop_stream();
+  in_ = std::string();
+  body_.reset();
+  pending_ = std::string();
+  pending_sent_ = 0;
+  part_->remove(slot_);
+  error_code ignored;
+  socket_.close(ignored);
+  shared().left(counted_);
+}
+
+void Connection::expire(Steady now) {
+  if (closed_) return;
+  const Working working(*this);
+  if (!pending_.empty() && write_deadline_ <= now) {
+    figures().timed_out(Timeout::kWrite);
+    return close();
+  }
+  if (phase_deadline_ > now) return settle();
+  switch (phase_) {
+    case Phase::kIdle:
+      // While answers wait to be taken, only the time for that counts.
+      if (!pending_.empty()) return settle();
+      figures().timed_out(Timeout::kIdle);
+      if (tls_open_) {
+        closing_ = true;
+        break;
+      }
+      return close();
+    case Phase::kHead:
+    case Phase::kBody:
+      figures().timed_out(phase_ == Phase::kHead ? Timeout::kHeader : Timeout::kBody);
+      // A handshake that does not end cannot be answered.
+      if (tls_ && !tls_open_) return close();
+      refuse(refuse_request(408, {}, Language::kEnglish), part_->make_request_id());
+      break;
+    case Phase::kHandler: {
+      figures().timed_out(Timeout::kRequest);
+      const std::unique_ptr<InFlight> late = std::move(in_flight_);
+      ++ticket_;
+      const AnswerFrame frame{.date = part_->date(),
+                              .request_id = late->request_id,
+                              .close = true,
+                              .head_only = late->head_only};
+      answer_now(late->route, error_response(kBusy, late->language), frame);
+      in_ = std::string();
+      break;
+    }
+    case Phase::kStream:
+      phase_deadline_ = now + kEventInterval;
+      // A client that does not take its events gets no more of them, and is closed by
+      // write_timeout.
+      if (pending_.empty()) next_event();
+      flush();
+      // The end of the stream: what arrived meanwhile is next.
+      if (!stream_) return pump();
+      return settle();
+    case Phase::kLinger:
+      return close();
+  }
+  flush();
+  settle();
+}
+
+void Connection::stop_gracefully() {
+  if (closed_ || in_flight_ || phase_ == Phase::kLinger) return;
+  const Working working(*this);
+  if (stream_) {
+    end_stream();
+    flush();
+    return settle();
+  }
+  if (tls_ && !tls_open_) return close();
+  if (!pending_.empty() || !in_.empty()) return settle();
+  // A request may have arrived already, unread; that one is in flight too.
+  receive();
+  if (closed_) return;
+  if (may_begin() && in_.empty() && pending_.empty()) closing_ = true;
+  settle();
+}
+
+void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
+  std::atomic<std::size_t>& counted = room ? shared_->connections : shared_->refused_open;
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  std::unique_ptr<TlsSession> session;
+  if (shared_->tls && room) session = shared_->tls->make_session();
+  if (closed_ || shared_->stopping || (shared_->tls && session == nullptr)) {
+    shared_->left(counted);
+    return;
+  }
+  const auto connection = std::make_shared<Connection>(
+      shared_from_this(), socket.release(), std::move(peer), std::move(session), counted);
+  if (room) {
+    connection->start();
+  } else {
+    connection->start_refused();
+  }
+}
+
+void LoopPart::remove(std::size_t slot) {
+  const std::size_t last = connections_.size() - 1;
+  if (slot != last) {
+    connections_[slot] = std::move(connections_[last]);
+    deadlines_[slot] = deadlines_[last];
+    connections_[slot]->slot_ = slot;
+  }
+  connections_.pop_back();
+  deadlines_.pop_back();
+}
+
+void LoopPart::sweep() {
+  refresh_date();
+  if (first_) shared_->figures.connections(shared_->connections);
+  const Steady at = now();
+  for (std::size_t slot = 0; slot < deadlines_.size();) {
+    if (deadlines_[slot] > at) {
+      ++slot;
+      continue;
+    }
+    const std::shared_ptr<Connection> connection = connections_[slot];
+    connection->expire(at);
+    // Otherwise it was removed, and another one stands in its place now.
+    if (slot < connections_.size() && connections_[slot] == connection) ++slot;
+  }
+  if (!closed_) arm_sweep();
+}
+
+void LoopPart::stop_gracefully() {
+  const std::vector<std::shared_ptr<Connection>> all = connections_;
+  for (const std::shared_ptr<Connection>& connection : all) connection->stop_gracefully();
+}
+
+void LoopPart::close_all() {
+  closed_ = true;
+  timer_.cancel();
+  const std::vector<std::shared_ptr<Connection>> all = connections_;
+  for (const std::shared_ptr<Connection>& connection : all) connection->close();
+  if (first_) shared_->figures.connections(shared_->connections);
+}
+
+/// The client's address without port; IPv4 in IPv6's clothes is shown as IPv4.
+std::string peer_name(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.ss_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, &address, sizeof v4);
+    ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+  } else {
+    sockaddr_in6 v6{};
+    std::memcpy(&v6, &address, sizeof v6);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+      ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
+    } else {
+      ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+    }
+  }
+  return text.data();
+}
+
+/// Accepts for all loops, round robin: with a listening socket per loop (SO_REUSEPORT) the kernel
+/// chooses by hash, and of few connections most may land on one loop. Lives on the first loop.
+class Acceptor : public std::enable_shared_from_this<Acceptor> {
+ public:
+  Acceptor(std::shared_ptr<Shared> shared, std::vector<std::shared_ptr<LoopPart>> parts, int socket)
+      : shared_(std::move(shared)),
+        parts_(std::move(parts)),
+        socket_(parts_[0]->loop().io(), socket),
+        pause_(parts_[0]->loop().io()) {}
+
+  void wait() {
+    if (!socket_.is_open()) return;
+    socket_.async_wait(Descriptor::wait_read, [self = shared_from_this()](const error_code& error) {
+      if (!error) self->accept_some();
     });
   }
 
-  void flush_tls() {
-    writing_ = true;
-    tls_out_.swap(out_);
-    out_.clear();
-    if (phase_ != Phase::kHandler && phase_ != Phase::kStream) {
-      set_phase(Phase::kWrite, shared_.config.write_timeout);
+  void close() {
+    error_code ignored;
+    socket_.close(ignored);
+    pause_.cancel();
+  }
+
+ private:
+  void accept_some() {
+    for (int i = 0; i < kAcceptBurst && socket_.is_open(); ++i) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      const int client = ::accept4(socket_.native_handle(),
+                                   reinterpret_cast<sockaddr*>(&address),  // the API's own way
+                                   &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (client >= 0) {
+        hand_over(OwnedSocket(client), peer_name(address));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        break;
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        return pause(errno);
+      }
+      // Anything else is about that one connection, which is gone.
     }
-    asio::async_write(*tls_, asio::buffer(tls_out_),
-                      [self = shared_from_this()](const Error& error, std::size_t) {
-                        self->writing_ = false;
-                        self->tls_out_.clear();
-                        if (error) return self->close();
-                        self->flush();
+    wait();
+  }
+
+  void hand_over(OwnedSocket client, std::string peer) {
+    const bool room = shared_->connections < shared_->config.max_connections;
+    if (!room) {
+      shared_->figures.refused(Refused::kConnections);
+      // With TLS the handshake would cost more than the answer is worth.
+      if (shared_->tls || shared_->refused_open >= kMaxRefusedOpen) return;
+    }
+    // Counted here, by the only one who accepts, so that a burst cannot pass the limit.
+    ++(room ? shared_->connections : shared_->refused_open);
+    const std::shared_ptr<LoopPart>& part = parts_[next_++ % parts_.size()];
+    boost::asio::post(part->loop().io(),
+                      [part, room, socket = std::move(client), peer = std::move(peer)]() mutable {
+                        part->adopt(std::move(socket), std::move(peer), room);
                       });
   }
 
-  void flushed() {
-    out_.clear();
-    sent_ = 0;
-    if (out_.capacity() > kKeptCapacity) out_.shrink_to_fit();
-    if (phase_ == Phase::kStream || busy_) return;
-    if (close_after_) {
-      if (!linger_) return close();
-      // The client reads why before it meets the end: a close with unread bytes would reset the connection.
-      ::shutdown(socket_.native_handle(), SHUT_WR);
-      set_phase(Phase::kLinger, kLingerTime);
-      return wait_readable();
+  /// The listening socket stays readable, so waiting for that would spin.
+  void pause(int error) {
+    shared_->figures.refused(Refused::kAcceptError);
+    const Steady now = parts_[0]->now();
+    if (now >= next_log_) {
+      next_log_ = now + kAcceptLogInterval;
+      common::log(common::LogLevel::kError, "http_accept_failed",
+                  {{"error", std::string_view(std::strerror(error))}});
     }
-    if (state_.stopping && in_.empty()) return close();
-    if (!in_.empty() && out_was_full()) return;
-    if (phase_ == Phase::kWrite || phase_ == Phase::kIdle) {
-      if (in_.empty()) {
-        if (in_.capacity() > kKeptCapacity) in_.shrink_to_fit();
-        set_phase(Phase::kIdle, shared_.config.idle_timeout);
-      } else {
-        set_phase(Phase::kHead, shared_.config.header_timeout);
-      }
-    }
-    wait_readable();
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+      if (!cancelled) self->wait();
+    });
   }
 
-  /// After a slow reader has caught up: whole requests may wait in `in_`. True when they were answered.
-  bool out_was_full() {
-    const std::size_t used = process(in_);
-    if (used == 0) return false;
-    in_.erase(0, used);
-    flush();
-    return true;
-  }
-
-  Shared& shared_;
-  LoopState& state_;
-  tcp::socket socket_;
-  std::unique_ptr<asio::ssl::stream<tcp::socket&>> tls_;
-  std::vector<char> tls_in_;
-  std::string tls_out_;
-  std::string peer_;
-  std::list<std::shared_ptr<Connection>>::iterator place_;
-  std::string in_;                    ///< what is not a whole request yet
-  std::string out_;                   ///< answers that are not sent
-  std::size_t sent_ = 0;              ///< bytes of out_ that are
-  std::string chunked_;               ///< a decoded chunked body
-  std::array<char, 48> id_{};
-  Phase phase_ = Phase::kIdle;
-  Steady deadline_{};
-  Steady begun_{};
-  Steady next_event_{};
-  const Route* route_ = nullptr;
-  const RequestView* view_ = nullptr;
-  std::string request_id_;
-  Language language_ = Language::kEnglish;
-  std::uint64_t sequence_ = 0;
-  std::function<std::optional<std::string>()> events_;
-  bool busy_ = false;                 ///< a handler has not answered, or a stream is open
-  bool processing_ = false;
-  bool waiting_read_ = false;
-  bool writing_ = false;
-  bool close_after_ = false;
-  bool linger_ = false;
-  bool closed_ = false;
-  bool continued_ = false;
-  bool head_only_ = false;
-  bool answer_keep_alive_ = true;
-  bool streaming_ = false;
+  const std::shared_ptr<Shared> shared_;
+  const std::vector<std::shared_ptr<LoopPart>> parts_;
+  Descriptor socket_;
+  Timer pause_;
+  std::size_t next_ = 0;
+  Steady next_log_{};
 };
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(const ServerConfig& config, const Router& router, const std::vector<common::Loop*>& loops,
-             common::Metrics& metrics)
-      : shared_(config, router, metrics), acceptor_(loops.front()->io()), back_off_(loops.front()->io()) {
-    std::array<std::uint8_t, 6> random{};
-    common::fill_random(random);
-    for (std::size_t i = 0; i < loops.size(); ++i) {
-      states_.push_back(std::make_unique<LoopState>(
-          *loops[i], fmt::format("{}{:x}-", common::base64url_encode(random), i)));
+  ServerImpl(std::shared_ptr<Shared> shared, std::vector<std::shared_ptr<LoopPart>> parts,
+             std::shared_ptr<Acceptor> acceptor, std::uint16_t port)
+      : shared_(std::move(shared)),
+        parts_(std::move(parts)),
+        acceptor_(std::move(acceptor)),
+        port_(port) {
+    for (const std::shared_ptr<LoopPart>& part : parts_) {
+      boost::asio::post(part->loop().io(), [part] { part->start(); });
     }
+    boost::asio::post(parts_[0]->loop().io(), [acceptor = acceptor_] { acceptor->wait(); });
   }
 
-  ~ServerImpl() override { stop(std::chrono::milliseconds{0}); }
-
-  Result<common::Done> open() {
-    const ServerConfig& config = shared_.config;
-    if (!config.tls_certificate.empty() || !config.tls_key.empty()) {
-      try {
-        shared_.tls = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-        shared_.tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                                 asio::ssl::context::no_tlsv1_1);
-        shared_.tls->use_certificate_chain_file(config.tls_certificate);
-        shared_.tls->use_private_key_file(config.tls_key, asio::ssl::context::pem);
-      } catch (const boost::system::system_error& error) {
-        return fail(ErrorCode::kInvalid, fmt::format("TLS certificate {} or key {}: {}", config.tls_certificate,
-                                                     config.tls_key, error.what()));
-      }
-    }
-    Error error;
-    const auto address = asio::ip::make_address(config.address, error);
-    if (error) return fail(ErrorCode::kInvalid, config.address + " is no IP address to listen on");
-    const tcp::endpoint endpoint(address, config.port);
-    acceptor_.open(endpoint.protocol(), error);
-    // Not SO_REUSEPORT: a second server must not share the port unnoticed.
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (!error) acceptor_.non_blocking(true, error);
-    if (error) {
-      const bool taken = error == asio::error::address_in_use;
-      return fail(taken ? ErrorCode::kBusy : ErrorCode::kIo,
-                  fmt::format("cannot listen on {}:{}: {}", config.address, config.port, error.message()));
-    }
-    port_ = acceptor_.local_endpoint().port();
-    running_ = true;
-    for (const auto& state : states_) {
-      state->loop.post([this, one = state.get()] { sweep(*one); });
-    }
-    states_.front()->loop.post([this] { wait_accept(); });
-    return common::Done{};
-  }
+  ~ServerImpl() override { stop(milliseconds{0}); }
 
   std::uint16_t port() const noexcept override { return port_; }
 
-  void stop(std::chrono::milliseconds grace) override {
-    if (!running_) return;
-    running_ = false;
-    on_each_loop([this](LoopState& state) {
-      if (&state == states_.front().get()) {
-        Error ignored;
-        acceptor_.close(ignored);
-        back_off_.cancel();
-      }
-      state.stopping = true;
-      for_all(state, [](Connection& one) { one.drain(); });
-    });
-    {
-      std::unique_lock lock(shared_.mutex);
-      shared_.all_closed.wait_for(lock, grace, [this] { return shared_.connections.load() == 0; });
+  void stop(milliseconds grace) override {
+    for (const std::shared_ptr<LoopPart>& part : parts_) {
+      DOORBUSTER_ENSURE(!part->loop().is_current(), "a server is not stopped from its own loops");
     }
-    on_each_loop([this](LoopState& state) {
-      state.sweep.cancel();
-      for_all(state, [](Connection& one) { one.close(); });
-    });
-    // Handlers that still run keep their connection's memory until they answer; their loops outlive us.
-    std::unique_lock lock(shared_.mutex);
-    shared_.all_closed.wait(lock, [this] { return shared_.connections.load() == 0; });
+    if (std::exchange(stopped_, true)) return;
+    shared_->stopping = true;
+    boost::asio::post(parts_[0]->loop().io(), [acceptor = acceptor_] { acceptor->close(); });
+    on_all_loops(grace, [](LoopPart& part) { part.stop_gracefully(); });
+    {
+      std::unique_lock lock(shared_->mutex);
+      shared_->changed.wait_for(
+          lock, grace, [this] { return shared_->connections == 0 && shared_->refused_open == 0; });
+    }
+    constexpr milliseconds kLoopAnswers{5000};
+    on_all_loops(kLoopAnswers, [](LoopPart& part) { part.close_all(); });
+    for (const std::shared_ptr<LoopPart>& part : parts_) {
+      // Its thread has ended, so this one may touch what lived there.
+      if (part->loop().io().stopped()) part->close_all();
+    }
   }
 
  private:
+  /// Runs `function` on each loop that still runs, and waits until all are done, but for one that
+  /// is stuck in a handler that blocks not longer than `limit`.
   template <class F>
-  void on_each_loop(F&& work) {
-    std::mutex mutex;
-    std::condition_variable done;
-    std::size_t left = states_.size();
-    for (const auto& state : states_) {
-      state->loop.post([&, one = state.get()] {
-        work(*one);
-        const std::lock_guard lock(mutex);
-        if (--left == 0) done.notify_one();
+  void on_all_loops(milliseconds limit, F function) {
+    struct Left {
+      std::mutex mutex;
+      std::condition_variable changed;
+      std::size_t count = 0;  // Guarded by mutex.
+    };
+    const auto left = std::make_shared<Left>();
+    for (const std::shared_ptr<LoopPart>& part : parts_) {
+      if (part->loop().io().stopped()) continue;
+      {
+        const std::lock_guard lock(left->mutex);
+        ++left->count;
+      }
+      boost::asio::post(part->loop().io(), [part, function, left] {
+        function(*part);
+        const std::lock_guard lock(left->mutex);
+        --left->count;
+        left->changed.notify_all();
       });
     }
-    std::unique_lock lock(mutex);
-    done.wait(lock, [&] { return left == 0; });
+    std::unique_lock lock(left->mutex);
+    left->changed.wait_for(lock, limit, [&left] { return left->count == 0; });
   }
 
-  template <class F>
-  static void for_all(LoopState& state, F&& work) {
-    // A copy: closing takes a connection out of the list.
-    const std::vector<std::shared_ptr<Connection>> all(state.connections.begin(), state.connections.end());
-    for (const auto& one : all) work(*one);
-  }
-
-  void sweep(LoopState& state) {
-    const Steady now = state.loop.clock().steady();
-    for (auto it = state.connections.begin(); it != state.connections.end();) {
-      const std::shared_ptr<Connection> one = *it++;
-      one->check_deadline(now);
-    }
-    state.sweep.expires_after(sweep_every());
-    state.sweep.async_wait([this, &state](const Error& error) {
-      if (!error) sweep(state);
-    });
-  }
-
-  std::chrono::milliseconds sweep_every() const {
-    const ServerConfig& c = shared_.config;
-    const auto least = std::min({c.header_timeout, c.body_timeout, c.idle_timeout, c.write_timeout,
-                                 c.request_timeout});
-    return std::clamp(least / 10, std::chrono::milliseconds{20}, std::chrono::milliseconds{250});
-  }
-
-  void wait_accept() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const Error& error) {
-      if (error) return;
-      accept_burst();
-    });
-  }
-
-  void accept_burst() {
-    for (int i = 0; i < kAcceptBurst; ++i) {
-      sockaddr_storage address{};
-      socklen_t size = sizeof address;
-      const int fd = ::accept4(acceptor_.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
-                               SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (fd < 0) {
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-        // Out of descriptors or memory: the connection stays in the queue, and trying at once would spin.
-        shared_.count_refused("accept");
-        back_off_.expires_after(kAcceptBackOff);
-        back_off_.async_wait([this](const Error& error) {
-          if (!error) wait_accept();
-        });
-        return;
-      }
-      take(fd, address, size);
-    }
-    wait_accept();
-  }
-
-  void take(int fd, const sockaddr_storage& address, socklen_t size) {
-    if (shared_.connections.load() >= static_cast<std::int64_t>(shared_.config.max_connections)) {
-      shared_.count_refused("connections");
-      constexpr std::string_view busy =
-          "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-          "Connection: close\r\nContent-Length: 59\r\n\r\n"
-          "{\"error\":\"BUSY\",\"message\":\"Too many connections are open.\"}";
-      static_cast<void>(::send(fd, busy.data(), busy.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
-      ::close(fd);
-      return;
-    }
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    tcp::endpoint peer;
-    if (size <= peer.capacity()) {
-      std::memcpy(peer.data(), &address, size);
-      peer.resize(size);
-    }
-    shared_.connections.fetch_add(1);
-    shared_.open.set(static_cast<double>(shared_.connections.load()));
-    LoopState& state = *states_[next_++ % states_.size()];
-    const auto protocol = address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-    state.loop.post([this, &state, fd, protocol, name = peer.address().to_string()] {
-      auto connection =
-          std::make_shared<Connection>(shared_, state, tcp::socket(state.loop.io(), protocol, fd), name);
-      state.connections.push_front(connection);
-      connection->begin(state.connections.begin());
-      if (state.stopping) connection->drain();
-    });
-  }
-
-  Shared shared_;
-  std::vector<std::unique_ptr<LoopState>> states_;
-  tcp::acceptor acceptor_;
-  asio::steady_timer back_off_;
-  std::size_t next_ = 0;
-  std::uint16_t port_ = 0;
-  bool running_ = false;
+  const std::shared_ptr<Shared> shared_;
+  const std::vector<std::shared_ptr<LoopPart>> parts_;
+  const std::shared_ptr<Acceptor> acceptor_;
+  const std::uint16_t port_;
+  bool stopped_ = false;
 };
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
+std::optional<Address> parse_address(const std::string& text, std::uint16_t port) {
+  Address address;
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (::inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    std::memcpy(&address.bytes, &v4, sizeof v4);
+    address.size = sizeof v4;
+    return address;
+  }
+  if (::inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    std::memcpy(&address.bytes, &v6, sizeof v6);
+    address.size = sizeof v6;
+    return address;
+  }
+  return std::nullopt;
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  // Both families have the port at the same place.
+  sockaddr_in v4{};
+  std::memcpy(&v4, &address, sizeof v4);
+  return ntohs(v4.sin_port);
+}
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> start_server(const ServerConfig& config, const Router& router,
-                                             const std::vector<common::Loop*>& loops,
-                                             common::Metrics& metrics) {
+common::Result<std::unique_ptr<Server>> start_server(const ServerConfig& config,
+                                                     const Router& router,
+                                                     const std::vector<common::Loop*>& loops,
+                                                     common::Metrics& metrics) {
   DOORBUSTER_ENSURE(!loops.empty(), "a server needs a loop");
-  auto server = std::make_unique<ServerImpl>(config, router, loops, metrics);
-  const Result<common::Done> opened = server->open();
-  if (!opened) return fail(opened.error());
-  return server;
+  const auto shared = std::make_shared<Shared>(config, router, metrics);
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return fail(ErrorCode::kInvalid, "TLS needs both a certificate and a key");
+  }
+  if (!config.tls_certificate.empty()) {
+    auto tls = make_tls_context(config.tls_certificate, config.tls_key);
+    if (!tls) return fail(std::move(tls.error()));
+    shared->tls = *std::move(tls);
+  }
+
+  const std::optional<Address> address = parse_address(config.address, config.port);
+  if (!address) {
+    return fail(ErrorCode::kInvalid, "not an IPv4 or IPv6 address: " + config.address);
+  }
+  const std::string where = config.address + " port " + std::to_string(config.port);
+  const auto system_fail = [&where](const char* what) {
+    const int error = errno;
+    const ErrorCode code = error == EADDRINUSE      ? ErrorCode::kBusy
+                           : error == EADDRNOTAVAIL ? ErrorCode::kInvalid
+                                                    : ErrorCode::kIo;
+    return fail(code, std::string("cannot ") + what + " on " + where + ": " + std::strerror(error));
+  };
+  OwnedSocket socket(
+      ::socket(address->bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return system_fail("open a socket");
+  const int on = 1;
+  const int off = 0;
+  // A restart must not wait for old connections to be forgotten. A second server on the same port
+  // is still refused: that needs SO_REUSEPORT.
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->bytes.ss_family == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  sockaddr_storage bound{};
+  socklen_t bound_size = sizeof bound;
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address->bytes), address->size) !=
+          0 ||
+      ::listen(socket.get(), kBacklog) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &bound_size) != 0) {
+    return system_fail("listen");
+  }
+
+  std::vector<std::shared_ptr<LoopPart>> parts;
+  for (common::Loop* const loop : loops) {
+    parts.push_back(std::make_shared<LoopPart>(shared, *loop, parts.size()));
+  }
+  const auto acceptor = std::make_shared<Acceptor>(shared, parts, socket.release());
+  return std::make_unique<ServerImpl>(shared, parts, acceptor, port_of(bound));
 }
 
 }  // namespace doorbuster::http

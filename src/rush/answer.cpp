@@ -14,7 +14,8 @@ constexpr std::size_t kMaxOrderId = 200;
 
 std::string_view text_of(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+  return value != nullptr && value->is_string() ? std::string_view(value->get_string())
+                                                : std::string_view();
 }
 
 bool flag_of(const json::object& object, std::string_view name) {
@@ -30,8 +31,8 @@ std::int64_t instant_of(const json::object& object, std::string_view name) {
 /// The id becomes part of a path, so nothing that means something there is taken from a server.
 bool usable_id(std::string_view id) {
   for (const char c : id) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
     if (!plain) return false;
   }
   return id.size() <= kMaxOrderId;
@@ -59,7 +60,8 @@ AnswerKind purchase_kind(int status, const json::object& body, Answer& answer) {
       return answer.order.empty() ? AnswerKind::kOther : AnswerKind::kGranted;
     case 409:
       read_order(body, answer);
-      return code == "ALREADY_PURCHASED" && !answer.order.empty() ? AnswerKind::kAlready : AnswerKind::kOther;
+      return code == "ALREADY_PURCHASED" && !answer.order.empty() ? AnswerKind::kAlready
+                                                                  : AnswerKind::kOther;
     case 410:
       answer.final = flag_of(body, "final");
       return AnswerKind::kSoldOut;
@@ -71,7 +73,8 @@ AnswerKind purchase_kind(int status, const json::object& body, Answer& answer) {
       if (code == "PAUSED") return AnswerKind::kPaused;
       if (code == "CLOSED") return AnswerKind::kClosed;
       return AnswerKind::kForbidden;
-    default: return AnswerKind::kOther;
+    default:
+      return AnswerKind::kOther;
   }
 }
 
@@ -84,14 +87,19 @@ AnswerKind read_kind(int status, const json::object& body, Answer& answer) {
 AnswerKind pay_kind(int status, const json::object& body, Answer& answer) {
   const std::string_view code = text_of(body, "error");
   switch (status) {
-    case 200: read_order(body, answer); return AnswerKind::kPaid;
-    case 202: return AnswerKind::kPayUnknown;
-    case 402: return AnswerKind::kDeclined;
+    case 200:
+      read_order(body, answer);
+      return AnswerKind::kPaid;
+    case 202:
+      return AnswerKind::kPayUnknown;
+    case 402:
+      return AnswerKind::kDeclined;
     case 409:
       if (code == "ALREADY_PAID") return AnswerKind::kPaid;
       if (code == "NOT_READY" || code == "PAYMENT_IN_PROGRESS") return AnswerKind::kNotReady;
       return AnswerKind::kPayRefused;
-    default: return AnswerKind::kOther;
+    default:
+      return AnswerKind::kOther;
   }
 }
 
@@ -101,11 +109,20 @@ Answer AnswerReader::read(Ask ask, const HttpAnswer& http) {
   Answer answer;
   answer.retry_after = http.retry_after;
   switch (http.status) {
-    case 401: answer.kind = AnswerKind::kUnauthorized; return answer;
-    case 404: answer.kind = AnswerKind::kNotFound; return answer;
-    case 429: answer.kind = AnswerKind::kLimited; return answer;
-    case 503: answer.kind = AnswerKind::kBusy; return answer;
-    default: break;
+    case 401:
+      answer.kind = AnswerKind::kUnauthorized;
+      return answer;
+    case 404:
+      answer.kind = AnswerKind::kNotFound;
+      return answer;
+    case 429:
+      answer.kind = AnswerKind::kLimited;
+      return answer;
+    case 503:
+      answer.kind = AnswerKind::kBusy;
+      return answer;
+    default:
+      break;
   }
   if (http.status >= 500) {
     answer.kind = AnswerKind::kServerError;
@@ -121,12 +138,18 @@ Answer AnswerReader::read(Ask ask, const HttpAnswer& http) {
   boost::system::error_code error;
   const json::value parsed =
       json::parse(json::string_view(http.body.data(), http.body.size()), error);
-  static const json::object kEmpty;
-  const json::object& body = !error && parsed.is_object() ? parsed.get_object() : kEmpty;
+  static const json::object nothing;
+  const json::object& body = !error && parsed.is_object() ? parsed.get_object() : nothing;
   switch (ask) {
-    case Ask::kPurchase: answer.kind = purchase_kind(http.status, body, answer); break;
-    case Ask::kRead: answer.kind = read_kind(http.status, body, answer); break;
-    case Ask::kPay: answer.kind = pay_kind(http.status, body, answer); break;
+    case Ask::kPurchase:
+      answer.kind = purchase_kind(http.status, body, answer);
+      break;
+    case Ask::kRead:
+      answer.kind = read_kind(http.status, body, answer);
+      break;
+    case Ask::kPay:
+      answer.kind = pay_kind(http.status, body, answer);
+      break;
   }
   if (refusal) {
     known_status_ = http.status;

@@ -24,8 +24,8 @@ struct Answer {
   std::optional<std::chrono::seconds> retry_after;
 };
 
-/// Reads answers. Not thread-safe, since it remembers the last refusal: most answers of a rush are the same
-/// bytes again, and need no JSON parser.
+/// Reads answers. Not thread-safe, since it remembers the last refusal: most answers of a rush are
+/// the same bytes again, and need no JSON parser.
 class AnswerReader {
  public:
   /// A 202 or 409 that names no order, or a body that is no JSON where one is needed, is kOther.

@@ -18,6 +18,9 @@ constexpr milliseconds kNextTo{500};
 /// People press right after the opening, not all in the same microsecond.
 constexpr milliseconds kAtOpening{50};
 
+constexpr std::array<std::string_view, kEndings> kEndingNames = {"unfinished", "got", "sold_out",
+                                                                 "refused", "gave_up"};
+
 nanoseconds next_action(Random& random) { return random.between(kNextFrom, kNextTo); }
 
 /// The same step again, or the end when the patience is over by then.
@@ -47,7 +50,8 @@ Move end(Ending ending, Buyer& buyer) {
 }
 
 Move pay_or_go(const Manners& manners, Buyer& buyer, Random& random) {
-  if (manners.pay_share > 0 && random.unit() < manners.pay_share) return enter(Step::kLook, buyer, random);
+  if (manners.pay_share > 0 && random.unit() < manners.pay_share)
+    return enter(Step::kLook, buyer, random);
   return {};
 }
 
@@ -58,7 +62,6 @@ Move after_purchase(Step step, const Answer& answer, const Manners& manners, std
     case AnswerKind::kAlready:
       if (step == Step::kAskAgain) return pay_or_go(manners, buyer, random);
       buyer.ending = Ending::kGot;
-      buyer.held_before = answer.kind == AnswerKind::kAlready;
       if (manners.ask_again_share > 0 && random.unit() < manners.ask_again_share) {
         return enter(Step::kAskAgain, buyer, random);
       }
@@ -76,10 +79,12 @@ Move after_purchase(Step step, const Answer& answer, const Manners& manners, std
       nanoseconds wait = pause(answer, random);
       if (answer.opens_us != 0) {
         const std::chrono::microseconds until = common::from_micros(answer.opens_us) - now;
-        wait = std::max(nanoseconds{0}, nanoseconds{until}) + random.between(nanoseconds{0}, kAtOpening);
+        wait = std::max(nanoseconds{0}, nanoseconds{until}) +
+               random.between(nanoseconds{0}, kAtOpening);
       }
       const Move move = again(step, wait, manners, now_ns, buyer);
-      if (move.step == Step::kDone && buyer.ending == Ending::kGaveUp) buyer.ending = Ending::kRefused;
+      if (move.step == Step::kDone && buyer.ending == Ending::kGaveUp)
+        buyer.ending = Ending::kRefused;
       return move;
     }
     case AnswerKind::kPaused:
@@ -88,7 +93,8 @@ Move after_purchase(Step step, const Answer& answer, const Manners& manners, std
     case AnswerKind::kServerError:
     case AnswerKind::kConnectFailed:
     case AnswerKind::kCut:
-    case AnswerKind::kNoAnswer: return again(step, pause(answer, random), manners, now_ns, buyer);
+    case AnswerKind::kNoAnswer:
+      return again(step, pause(answer, random), manners, now_ns, buyer);
     default:
       // Closed, not allowed, not found: asking again would not help.
       return end(Ending::kRefused, buyer);
@@ -96,39 +102,42 @@ Move after_purchase(Step step, const Answer& answer, const Manners& manners, std
 }
 
 /// Reads and payments: the buyer has an order, so the ending stands already.
-Move after_order(Step step, const Answer& answer, const Manners& manners, std::int64_t now_ns, Buyer& buyer,
-                 Random& random) {
+Move after_order(Step step, const Answer& answer, const Manners& manners, std::int64_t now_ns,
+                 Buyer& buyer, Random& random) {
   switch (answer.kind) {
     case AnswerKind::kOrder:
       if (answer.status != OrderStatus::kPending) return {};
       if (step == Step::kLook && answer.payable) return enter(Step::kPay, buyer, random);
       return again(step, pause(answer, random), manners, now_ns, buyer);
-    case AnswerKind::kPayUnknown: return enter(Step::kLookAfter, buyer, random);
+    case AnswerKind::kPayUnknown:
+      return enter(Step::kLookAfter, buyer, random);
     case AnswerKind::kNotReady:
     case AnswerKind::kBusy:
     case AnswerKind::kLimited:
     case AnswerKind::kServerError:
     case AnswerKind::kConnectFailed:
     case AnswerKind::kCut:
-    case AnswerKind::kNoAnswer: return again(step, pause(answer, random), manners, now_ns, buyer);
-    default: return {};
+    case AnswerKind::kNoAnswer:
+      return again(step, pause(answer, random), manners, now_ns, buyer);
+    default:
+      return {};
   }
 }
 
 }  // namespace
 
 std::string_view to_string(Ending ending) noexcept {
-  static constexpr std::array<std::string_view, kEndings> kNames = {"unfinished", "got", "sold_out",
-                                                                    "refused", "gave_up"};
-  return kNames[static_cast<std::size_t>(ending)];
+  return kEndingNames[static_cast<std::size_t>(ending)];
 }
 
 Move decide(Step step, const Answer& answer, const Manners& manners, std::int64_t now_ns,
             common::Instant now, Buyer& buyer, Random& random) {
   switch (ask_of(step)) {
-    case Ask::kPurchase: return after_purchase(step, answer, manners, now_ns, now, buyer, random);
+    case Ask::kPurchase:
+      return after_purchase(step, answer, manners, now_ns, now, buyer, random);
     case Ask::kRead:
-    case Ask::kPay: return after_order(step, answer, manners, now_ns, buyer, random);
+    case Ask::kPay:
+      return after_order(step, answer, manners, now_ns, buyer, random);
   }
   return {};
 }

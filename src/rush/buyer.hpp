@@ -13,16 +13,16 @@ namespace doorbuster::rush {
 /// What a buyer wants next.
 enum class Step : std::uint8_t {
   kBuy,
-  kAskAgain,   ///< buy again while holding: must lead to the same order
-  kLook,       ///< read the order, for its amount and until it is payable
+  kAskAgain,  ///< buy again while holding: must lead to the same order
+  kLook,      ///< read the order, for its amount and until it is payable
   kPay,
   kLookAfter,  ///< read the order until an unknown payment is known
   kDone,
 };
 [[nodiscard]] constexpr Ask ask_of(Step step) noexcept {
-  return step == Step::kPay                                        ? Ask::kPay
-         : step == Step::kLook || step == Step::kLookAfter         ? Ask::kRead
-                                                                   : Ask::kPurchase;
+  return step == Step::kPay                                ? Ask::kPay
+         : step == Step::kLook || step == Step::kLookAfter ? Ask::kRead
+                                                           : Ask::kPurchase;
 }
 
 /// How it ended for one wanted unit.
@@ -49,7 +49,6 @@ struct Buyer {
   std::int64_t since_ns = -1;  ///< when the present step was first tried; -1: not yet
   std::uint32_t order = 0;     ///< a number of History::text; 0: none
   Ending ending = Ending::kUnfinished;
-  bool held_before = false;    ///< the first definite answer was "you have one"
 };
 
 /// What comes next, and after how long.
@@ -59,9 +58,9 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-/// Decides what a buyer does about an answer, and notes in `buyer` how things stand. Pure but for `random`.
-/// `now` is Unix time, for "opens at"; `now_ns` the clock of `since_ns`.
-[[nodiscard]] Move decide(Step step, const Answer& answer, const Manners& manners, std::int64_t now_ns,
-                          common::Instant now, Buyer& buyer, Random& random);
+/// Decides what a buyer does about an answer, and notes in `buyer` how things stand. Pure but for
+/// `random`. `now` is Unix time, for "opens at"; `now_ns` the clock of `since_ns`.
+[[nodiscard]] Move decide(Step step, const Answer& answer, const Manners& manners,
+                          std::int64_t now_ns, common::Instant now, Buyer& buyer, Random& random);
 
 }  // namespace doorbuster::rush

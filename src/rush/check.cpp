@@ -18,7 +18,8 @@ bool holds(const LedgerRow& row) {
   return row.state == OrderStatus::kPending || row.state == OrderStatus::kPaid;
 }
 
-/// Whether the server may have granted to this request (or may still) without its member having been told.
+/// Whether the server may have granted to this request (or may still) without its member having
+/// been told.
 bool may_have_granted(const Request& request) {
   switch (request.answer) {
     case AnswerKind::kBusy:
@@ -130,15 +131,16 @@ class Checker {
              [&] { return fmt::format("{} rows hold a unit, of {}", holding, ledger_->quantity); });
     }
     if (ledger_->sold && *ledger_->sold != holding) {
-      broken(FindingKind::kCountWrong,
-             [&] { return fmt::format("sold says {}, {} rows hold a unit", *ledger_->sold, holding); });
+      broken(FindingKind::kCountWrong, [&] {
+        return fmt::format("sold says {}, {} rows hold a unit", *ledger_->sold, holding);
+      });
     }
 
     std::vector<std::size_t> live;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (holds(rows[i])) live.push_back(i);
     }
-    std::vector<std::size_t> by_slot;
+    std::vector<std::pair<std::int64_t, std::size_t>> by_slot;
     for (const std::size_t i : live) {
       const LedgerRow& row = rows[i];
       if (!row.slot || *row.slot < 1 || *row.slot > ledger_->quantity) {
@@ -147,22 +149,22 @@ class Checker {
                              row.slot ? std::to_string(*row.slot) : "missing");
         });
       } else {
-        by_slot.push_back(i);
+        by_slot.emplace_back(*row.slot, i);
       }
     }
-    std::sort(by_slot.begin(), by_slot.end(),
-              [&](std::size_t a, std::size_t b) { return *rows[a].slot < *rows[b].slot; });
+    std::sort(by_slot.begin(), by_slot.end());
     std::int64_t expected = 1;
     for (std::size_t n = 0; n < by_slot.size(); ++n) {
-      const LedgerRow& row = rows[by_slot[n]];
-      if (n > 0 && *rows[by_slot[n - 1]].slot == *row.slot) {
+      const std::int64_t slot = by_slot[n].first;
+      if (n > 0 && by_slot[n - 1].first == slot) {
         broken(FindingKind::kSlotTwice, [&] {
-          return fmt::format("slot {}: orders {} and {}", *row.slot, rows[by_slot[n - 1]].order, row.order);
+          return fmt::format("slot {}: orders {} and {}", slot, rows[by_slot[n - 1].second].order,
+                             rows[by_slot[n].second].order);
         });
         continue;
       }
-      note_free(expected, *row.slot);
-      expected = *row.slot + 1;
+      note_free(expected, slot);
+      expected = slot + 1;
     }
     note_free(expected, ledger_->quantity + 1);
 
@@ -226,8 +228,8 @@ class Checker {
           (request.status == OrderStatus::kExpired || request.status == OrderStatus::kCanceled ||
            request.status == OrderStatus::kRejected)) {
         broken(FindingKind::kDeadGrant, [&] {
-          return fmt::format("member {}, order {}: {}", request.member, history_.text(request.order),
-                             to_string(request.status));
+          return fmt::format("member {}, order {}: {}", request.member,
+                             history_.text(request.order), to_string(request.status));
         });
       }
       if (request.expires_us != 0) {
@@ -247,9 +249,11 @@ class Checker {
   void judge_paid(const Request& request) {
     const LedgerRow* row = row_of(request.order);
     // A paid order ends as PAID, or as CANCELED by a refund.
-    if (row == nullptr || row->state == OrderStatus::kPaid || row->state == OrderStatus::kCanceled) return;
+    if (row == nullptr || row->state == OrderStatus::kPaid || row->state == OrderStatus::kCanceled)
+      return;
     broken(FindingKind::kPaidNotKept, [&] {
-      return fmt::format("order {} of member {}: {}", row->order, row->member, to_string(row->state));
+      return fmt::format("order {} of member {}: {}", row->order, row->member,
+                         to_string(row->state));
     });
   }
 
@@ -258,9 +262,9 @@ class Checker {
     const std::vector<Request>& requests = history_.requests();
     for (std::size_t from = 0; from < by_member_.size();) {
       const Request& first = requests[by_member_[from]];
-      std::int64_t open_since = kNever;    // the first request that proves nothing
-      std::uint32_t held = 0;              // an order that the member knows of and that still holds
-      std::int64_t held_since = kNever;    // when the member knew
+      std::int64_t open_since = kNever;  // the first request that proves nothing
+      std::uint32_t held = 0;            // an order that the member knows of and that still holds
+      std::int64_t held_since = kNever;  // when the member knew
       std::size_t at = from;
       for (; at < by_member_.size(); ++at) {
         const Request& request = requests[by_member_[at]];
@@ -271,7 +275,8 @@ class Checker {
         Order& order = orders_[request.order];
         order.earliest_us = std::min({order.earliest_us, request.start_us, open_since});
         const LedgerRow* row = row_of(request.order);
-        if (row != nullptr && holds(*row) && (held == 0 || (held == request.order && request.end_us < held_since))) {
+        if (row != nullptr && holds(*row) &&
+            (held == 0 || (held == request.order && request.end_us < held_since))) {
           held = request.order;
           held_since = request.end_us;
         }
@@ -287,14 +292,15 @@ class Checker {
       const bool news = request.start_us - held_since <= rules_.holder_news.count();
       if (news && !request.final) return;
       broken(FindingKind::kHolderRefused, [&] {
-        return fmt::format("member {} holds order {}, and was told sold out{} {} us later", request.member,
-                           history_.text(held), request.final ? " for good" : "",
+        return fmt::format("member {} holds order {}, and was told sold out{} {} us later",
+                           request.member, history_.text(held), request.final ? " for good" : "",
                            request.start_us - held_since);
       });
     } else if (request.order != 0 && request.order != held) {
       // Two gates may give one member two grants; the second is merged, and counted as such.
       const LedgerRow* row = row_of(request.order);
-      if (row != nullptr && row->state == OrderStatus::kRejected && !row->merged_into.empty()) return;
+      if (row != nullptr && row->state == OrderStatus::kRejected && !row->merged_into.empty())
+        return;
       broken(FindingKind::kOtherGrant, [&] {
         return fmt::format("member {} holds order {}, and was given {}", request.member,
                            history_.text(held), history_.text(request.order));
@@ -312,8 +318,9 @@ class Checker {
       if (!order.granted) continue;
       if (order.earliest_us > first_final_us_) {
         broken(FindingKind::kGrantAfterFinal, [&] {
-          return fmt::format("member {}, order {}: asked {} us after the first final refusal", order.member,
-                             history_.text(number), order.earliest_us - first_final_us_);
+          return fmt::format("member {}, order {}: asked {} us after the first final refusal",
+                             order.member, history_.text(number),
+                             order.earliest_us - first_final_us_);
         });
       } else if (order.earliest_us > first_refusal_us_ && row != nullptr && fresh(*row)) {
         broken(FindingKind::kFreshAfterRefusal, [&] {
@@ -339,7 +346,8 @@ class Checker {
     }
     if (row->member != order.member) {
       broken(FindingKind::kStrangersOrder, [&] {
-        return fmt::format("order {} is member {}'s, and was told to {}", row->order, row->member, order.member);
+        return fmt::format("order {} is member {}'s, and was told to {}", row->order, row->member,
+                           order.member);
       });
     }
     if (row->state == OrderStatus::kRejected) {
@@ -352,7 +360,8 @@ class Checker {
       }
       return;
     }
-    if (row->expires_us != 0 && order.expires_us != 0 && row->expires_us != order.expires_us && !order.moved) {
+    if (row->expires_us != 0 && order.expires_us != 0 && row->expires_us != order.expires_us &&
+        !order.moved) {
       broken(FindingKind::kDeadlineMoved, [&] {
         return fmt::format("order {}: its row is {} us from the answer", row->order,
                            row->expires_us - order.expires_us);
@@ -386,7 +395,8 @@ class Checker {
     if (verdict_.terminal == 0 && first_refusal_us_ != kNever &&
         static_cast<std::int64_t>(verdict_.holding) < ledger_->quantity) {
       broken(FindingKind::kUnitsLeft, [&] {
-        return fmt::format("{} of {} units", ledger_->quantity - static_cast<std::int64_t>(verdict_.holding),
+        return fmt::format("{} of {} units",
+                           ledger_->quantity - static_cast<std::int64_t>(verdict_.holding),
                            ledger_->quantity);
       });
     }
@@ -402,16 +412,18 @@ class Checker {
       return;
     }
     broken(FindingKind::kMergedNowhere, [&] {
-      return fmt::format("member {}, order {}: merged into {}", row.member, row.order, row.merged_into);
+      return fmt::format("member {}, order {}: merged into {}", row.member, row.order,
+                         row.merged_into);
     });
   }
 
   const Request* last_request(const LedgerRow& row) const {
     const std::optional<std::uint32_t> key = history_.find(row.key);
     if (!key) return nullptr;
-    const auto found = std::lower_bound(
-        groups_.begin(), groups_.end(), std::pair(row.member, *key),
-        [](const Group& group, const auto& wanted) { return std::pair(group.member, group.key) < wanted; });
+    const auto found = std::lower_bound(groups_.begin(), groups_.end(), std::pair(row.member, *key),
+                                        [](const Group& group, const auto& wanted) {
+                                          return std::pair(group.member, group.key) < wanted;
+                                        });
     if (found == groups_.end() || found->member != row.member || found->key != *key) return nullptr;
     return &history_.requests()[found->last];
   }
@@ -421,9 +433,9 @@ class Checker {
   CheckRules rules_;
   Verdict verdict_;
   std::array<Finding, kFindingKinds> found_;
-  std::vector<Order> orders_;                ///< by the number of its id
-  std::vector<std::size_t> by_member_;       ///< purchases by member, key and start
-  std::vector<Group> groups_;                ///< rising by member and key
+  std::vector<Order> orders_;           ///< by the number of its id
+  std::vector<std::size_t> by_member_;  ///< purchases by member, key and start
+  std::vector<Group> groups_;           ///< rising by member and key
   std::unordered_map<std::string_view, std::size_t> row_by_order_;
   std::unordered_map<std::string_view, std::size_t> row_by_grant_;
   std::unordered_set<std::int64_t> came_back_;  ///< slots of terminal rows

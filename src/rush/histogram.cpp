@@ -29,7 +29,8 @@ constexpr std::uint64_t highest_in(std::size_t bucket) {
 constexpr std::size_t kBuckets =
     bucket_of(static_cast<std::uint64_t>(LatencyHistogram::kMax.count())) + 1;
 static_assert(highest_in(bucket_of(127)) == 127 && highest_in(bucket_of(255)) == 255);
-static_assert(highest_in(bucket_of(256)) == 257 && highest_in(bucket_of(100'000'000)) >= 100'000'000);
+static_assert(highest_in(bucket_of(256)) == 257 &&
+              highest_in(bucket_of(100'000'000)) >= 100'000'000);
 
 }  // namespace
 
@@ -60,7 +61,8 @@ LatencyHistogram::Micros LatencyHistogram::mean() const noexcept {
 
 LatencyHistogram::Micros LatencyHistogram::percentile(double percent) const noexcept {
   if (count_ == 0) return Micros{0};
-  const double wanted = std::ceil(std::clamp(percent, 0.0, 100.0) / 100.0 * static_cast<double>(count_));
+  const double wanted =
+      std::ceil(std::clamp(percent, 0.0, 100.0) / 100.0 * static_cast<double>(count_));
   const auto rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(wanted), 1, count_);
   // The last rank is the maximum itself, which is known exactly, also beyond the range.
   if (rank == count_) return Micros{max_};

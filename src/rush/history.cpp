@@ -11,15 +11,15 @@ namespace doorbuster::rush {
 namespace {
 
 constexpr std::array<std::string_view, kAnswerKinds> kAnswerNames = {
-    "granted",   "already",   "sold_out", "not_open",      "paused",   "closed",
-    "forbidden", "busy",      "limited",  "unauthorized",  "not_found", "order",
-    "paid",      "declined",  "pay_refused", "not_ready",  "pay_unknown", "server_error",
-    "other",     "connect_failed", "cut", "no_answer"};
+    "granted",   "already",        "sold_out",    "not_open",     "paused",      "closed",
+    "forbidden", "busy",           "limited",     "unauthorized", "not_found",   "order",
+    "paid",      "declined",       "pay_refused", "not_ready",    "pay_unknown", "server_error",
+    "other",     "connect_failed", "cut",         "no_answer"};
 
 constexpr std::array<std::string_view, 3> kAskNames = {"purchase", "read", "pay"};
 
-constexpr std::array<std::string_view, 7> kStatusNames = {"",         "PENDING",  "PAID",   "EXPIRED",
-                                                          "CANCELED", "REJECTED", "UNKNOWN"};
+constexpr std::array<std::string_view, 7> kStatusNames = {
+    "", "PENDING", "PAID", "EXPIRED", "CANCELED", "REJECTED", "UNKNOWN"};
 
 struct FindingName {
   std::string_view code;
@@ -42,7 +42,8 @@ constexpr std::array<FindingName, kFindingKinds> kFindingNames = {{
     {"REJECTED_AFTER_GRANT", "answered as granted, then rejected"},
     {"MERGED_NOWHERE", "merged into a grant that the member does not have"},
     {"GRANT_AFTER_FINAL", "told sold out for good, and a later request got a unit"},
-    {"FRESH_AFTER_REFUSAL", "told sold out, and a later request got a unit that nobody had given back"},
+    {"FRESH_AFTER_REFUSAL",
+     "told sold out, and a later request got a unit that nobody had given back"},
     {"DEADLINE_MOVED", "one order was told two deadlines"},
     {"PAID_NOT_KEPT", "answered as paid, and the row says otherwise"},
 }};

@@ -44,11 +44,20 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -82,23 +91,26 @@ std::string number_label(double value) {
 class Chart {
  public:
   explicit Chart(std::string_view title) {
-    out_ = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)", kWidth, kHeight, escaped(title));
+    out_ = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)", kWidth, kHeight,
+                       escaped(title));
   }
 
   void horizontal(double y, const std::string& label) {
-    add(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft, kWidth - kRight, y, y);
+    add(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft, kWidth - kRight,
+        y, y);
     add(R"(<text x="{}" y="{:.1f}" text-anchor="end">{}</text>)", kLeft - 8, y + 4, label);
   }
   void below(double x, const std::string& label) {
     add(R"(<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>)", x, kHeight - 12, label);
   }
   void base() {
-    add(R"(<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>)", kLeft, kWidth - kRight, kHeight - kBottom,
-        kHeight - kBottom);
+    add(R"(<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>)", kLeft, kWidth - kRight,
+        kHeight - kBottom, kHeight - kBottom);
   }
-  void box(double x, double y, double width, double height, std::string_view color, const std::string& title) {
-    add(R"x(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="var(--{})"><title>{}</title></rect>)x", x,
-        y, width, height, color, title);
+  void box(double x, double y, double width, double height, std::string_view color,
+           const std::string& title) {
+    add(R"x(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="var(--{})"><title>{}</title></rect>)x",
+        x, y, width, height, color, title);
   }
   void line(const std::vector<std::pair<double, double>>& points, std::string_view color) {
     if (points.empty()) return;
@@ -106,14 +118,17 @@ class Chart {
     for (const auto& [x, y] : points) {
       fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', x, y);
     }
-    add(R"x(<path d="{}" fill="none" stroke="var(--{})" stroke-width="2" stroke-linejoin="round"/>)x", path, color);
+    add(R"x(<path d="{}" fill="none" stroke="var(--{})" stroke-width="2" stroke-linejoin="round"/>)x",
+        path, color);
     // A line through one point would not be seen.
     if (points.size() == 1) {
-      add(R"x(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="var(--{})"/>)x", points[0].first, points[0].second, color);
+      add(R"x(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="var(--{})"/>)x", points[0].first,
+          points[0].second, color);
     }
   }
   void dot(double x, double y, std::string_view color, const std::string& title) {
-    add(R"x(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="var(--{})"><title>{}</title></circle>)x", x, y, color, title);
+    add(R"x(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="var(--{})"><title>{}</title></circle>)x", x,
+        y, color, title);
   }
 
   std::string done() { return std::move(out_) + "</svg>\n"; }
@@ -132,14 +147,18 @@ class TimeAxis {
  public:
   TimeAxis(Micros low, Micros high)
       : from_(std::floor(std::log10(std::max<double>(1, static_cast<double>(low.count()))))),
-        to_(std::max(from_ + 1, std::ceil(std::log10(std::max<double>(1, static_cast<double>(high.count())))))) {}
+        to_(std::max(from_ + 1, std::ceil(std::log10(
+                                    std::max<double>(1, static_cast<double>(high.count())))))) {}
 
   [[nodiscard]] double y(Micros time) const {
-    const double place = (std::log10(std::max<double>(1, static_cast<double>(time.count()))) - from_) / (to_ - from_);
+    const double place =
+        (std::log10(std::max<double>(1, static_cast<double>(time.count()))) - from_) /
+        (to_ - from_);
     return kTop + kInnerHeight * (1 - std::clamp(place, 0.0, 1.0));
   }
   void draw(Chart& chart) const {
-    for (double power = from_; power <= to_; ++power) {
+    for (int i = 0; i <= static_cast<int>(std::lround(to_ - from_)); ++i) {
+      const double power = from_ + i;
       const Micros at{static_cast<std::int64_t>(std::llround(std::pow(10, power)))};
       const double micros = std::pow(10, power);
       chart.horizontal(y(at), micros >= 1e6    ? fmt::format("{:g} s", micros / 1e6)
@@ -170,7 +189,8 @@ void time_axis(const RushReport& report, Chart& chart) {
   if (report.timeline.empty()) return;
   const double all = bin_length(report) * static_cast<double>(report.timeline.size());
   const double step = round_step(all);
-  for (double at = 0; at <= all * 1.0001; at += step) {
+  for (int i = 0; i * step <= all * 1.0001; ++i) {
+    const double at = i * step;
     chart.below(kLeft + kInnerWidth * at / all, fmt::format("{:g} s", at));
   }
 }
@@ -179,11 +199,13 @@ std::string answers_chart(const RushReport& report) {
   const double length = bin_length(report);
   double most = 1;
   for (const TimeBin& bin : report.timeline) {
-    most = std::max(most, static_cast<double>(bin.granted + bin.refused + bin.busy + bin.failed) / length);
+    most = std::max(
+        most, static_cast<double>(bin.granted + bin.refused + bin.busy + bin.failed) / length);
   }
   Chart chart("Answers per second over time, by kind");
   const double step = round_step(most);
-  for (double at = 0; at <= most * 1.0001; at += step) {
+  for (int i = 0; i * step <= most * 1.0001; ++i) {
+    const double at = i * step;
     chart.horizontal(kTop + kInnerHeight * (1 - at / most), number_label(at));
   }
   const double width = kInnerWidth / static_cast<double>(report.timeline.size());
@@ -194,8 +216,8 @@ std::string answers_chart(const RushReport& report) {
       if (count == 0) return;
       const double height = kInnerHeight * (static_cast<double>(count) / length) / most;
       y -= height;
-      chart.box(kLeft + width * static_cast<double>(i), y, std::max(width - 0.5, 0.5), height, color,
-                fmt::format("{:g} s: {} {}", bin.from_s, for_people(count), name));
+      chart.box(kLeft + width * static_cast<double>(i), y, std::max(width - 0.5, 0.5), height,
+                color, fmt::format("{:g} s: {} {}", bin.from_s, for_people(count), name));
     };
     part(bin.granted, "granted", "granted");
     part(bin.refused, "refused", "refused");
@@ -204,7 +226,11 @@ std::string answers_chart(const RushReport& report) {
   }
   chart.base();
   time_axis(report, chart);
-  return key({{"granted", "granted"}, {"refused", "refused"}, {"busy", "busy"}, {"failed", "failed"}}) + chart.done();
+  return key({{"granted", "granted"},
+              {"refused", "refused"},
+              {"busy", "busy"},
+              {"failed", "failed"}}) +
+         chart.done();
 }
 
 std::string latency_chart(const RushReport& report) {
@@ -224,7 +250,8 @@ std::string latency_chart(const RushReport& report) {
   for (std::size_t i = 0; i < report.timeline.size(); ++i) {
     const TimeBin& bin = report.timeline[i];
     if (bin.p99.count() == 0) continue;
-    const double x = kLeft + kInnerWidth * (static_cast<double>(i) + 0.5) / static_cast<double>(report.timeline.size());
+    const double x = kLeft + kInnerWidth * (static_cast<double>(i) + 0.5) /
+                                 static_cast<double>(report.timeline.size());
     p50.emplace_back(x, axis.y(bin.p50));
     p99.emplace_back(x, axis.y(bin.p99));
   }
@@ -235,19 +262,23 @@ std::string latency_chart(const RushReport& report) {
   return key({{"p50", "p50"}, {"p99", "p99"}}) + chart.done();
 }
 
+/// Where the curves have their points.
+constexpr double kPercents[] = {0, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99};
+/// The width of that chart: each unit to the right leaves a tenth of the answers.
+constexpr double kNines = 4;
+
 std::string percentile_chart(const RushReport& report) {
   struct Series {
     const LatencyHistogram* times;
     std::string_view color;
     std::string_view name;
   };
-  const Series all[] = {{&report.grants, "granted", "grants"}, {&report.refusals, "refused", "refusals"}};
+  const Series all[] = {{&report.grants, "granted", "grants"},
+                        {&report.refusals, "refused", "refusals"}};
   if (report.all.count() == 0) return "<p>No purchase was answered.</p>\n";
-  // Each step to the right is a tenth of the answers that is left.
-  constexpr double kPercents[] = {0, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99};
-  constexpr double kNines = 4;
   const auto x_of = [](double percent) {
-    return kLeft + kInnerWidth * std::min(1.0, -std::log10(std::max(1 - percent / 100, 1e-9)) / kNines);
+    return kLeft +
+           kInnerWidth * std::min(1.0, -std::log10(std::max(1 - percent / 100, 1e-9)) / kNines);
   };
   Chart chart("Time to answer by percentile, grants and refusals");
   const TimeAxis axis(report.all.percentile(1), report.all.max());
@@ -286,27 +317,35 @@ std::string row(std::initializer_list<std::string> cells) {
 std::string latency_row(std::string name, const LatencyHistogram& times) {
   if (times.count() == 0) return {};
   return row({std::move(name), for_people(times.count()), for_people(times.percentile(50)),
-              for_people(times.percentile(90)), for_people(times.percentile(99)), for_people(times.percentile(99.9)),
-              for_people(times.max())});
+              for_people(times.percentile(90)), for_people(times.percentile(99)),
+              for_people(times.percentile(99.9)), for_people(times.max())});
 }
 
 std::string verdict_box(const RushReport& report) {
   switch (report.outcome()) {
     case Outcome::kOk:
-      return fmt::format("<div class=\"verdict\"><strong>All invariants hold.</strong> {}</div>\n",
-                         report.server ? "Every answer was compared with the server's rows."
-                                       : "Only the answers were checked; the server's rows were not asked for.");
+      return fmt::format(
+          "<div class=\"verdict\">{}</div>\n",
+          report.server
+              ? "<strong>All invariants hold.</strong> Every answer was compared with the server's "
+                "rows."
+              : "<strong>The answers contradict no invariant.</strong> The server's rows were not "
+                "asked for.");
     case Outcome::kUnverified:
-      return fmt::format("<div class=\"verdict open\"><strong>Not verified.</strong> The ledger could not be read: "
-                         "{}</div>\n",
-                         escaped(report.server_error));
-    case Outcome::kBroken: break;
+      return fmt::format(
+          "<div class=\"verdict open\"><strong>Not verified.</strong> The ledger could not be "
+          "read: "
+          "{}</div>\n",
+          escaped(report.server_error));
+    case Outcome::kBroken:
+      break;
   }
   std::string out = "<div class=\"verdict bad\"><strong>Broken promises.</strong><ul>";
   for (const Finding& finding : report.verdict.findings) {
-    out += fmt::format("<li><code>{}</code> {} ({})<ul>", code_of(finding.kind), escaped(to_string(finding.kind)),
-                       for_people(finding.count));
-    for (const std::string& example : finding.examples) out += fmt::format("<li>{}</li>", escaped(example));
+    out += fmt::format("<li><code>{}</code> {} ({})<ul>", code_of(finding.kind),
+                       escaped(to_string(finding.kind)), for_people(finding.count));
+    for (const std::string& example : finding.examples)
+      out += fmt::format("<li>{}</li>", escaped(example));
     out += "</ul></li>";
   }
   return out + "</ul></div>\n";
@@ -323,24 +362,27 @@ std::string server_table(const RushReport& report) {
   out += row({"their different members", for_people(side.members)});
   for (std::size_t i = 1; i < side.by_state.size(); ++i) {
     if (side.by_state[i] > 0) {
-      out += row({std::string(to_string(static_cast<OrderStatus>(i))), for_people(side.by_state[i])});
+      out +=
+          row({std::string(to_string(static_cast<OrderStatus>(i))), for_people(side.by_state[i])});
     }
   }
   out += row({"202, then REJECTED", for_people(verdict.rejected_after_grant)});
   out += row({"merged", for_people(verdict.merged)});
   out += row({"rows nobody was told of", for_people(verdict.untold_rows)});
-  out += row({"free slots", verdict.free_slot_count == 0
-                                ? std::string("0")
-                                : fmt::format("{}: {}", for_people(verdict.free_slot_count),
-                                              ranges(verdict.free_slots, verdict.free_slot_count))});
+  out +=
+      row({"free slots", verdict.free_slot_count == 0
+                             ? std::string("0")
+                             : fmt::format("{}: {}", for_people(verdict.free_slot_count),
+                                           ranges(verdict.free_slots, verdict.free_slot_count))});
   out += "</table></div>\n";
   if (!side.quiet) out += "<p>The ledger was still moving when it was read.</p>\n";
   return out;
 }
 
 std::string answers_table(const RushReport& report) {
-  std::string out = "<h2>Answers by kind</h2>\n<div class=\"wide\"><table><tr><th>kind</th><th>purchases</th>"
-                    "<th>reads and payments</th></tr>\n";
+  std::string out =
+      "<h2>Answers by kind</h2>\n<div class=\"wide\"><table><tr><th>kind</th><th>purchases</th>"
+      "<th>reads and payments</th></tr>\n";
   for (std::size_t i = 0; i < kAnswerKinds; ++i) {
     if (report.purchases[i] + report.orders[i] == 0) continue;
     std::string name(to_string(static_cast<AnswerKind>(i)));
@@ -361,23 +403,28 @@ std::string html_report(const RushReport& report) {
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<title>Rush on item {}</title><style>{}</style></head>\n<body><main>\n",
       report.item_id, kStyle);
-  out += fmt::format("<h1>Rush on item {}</h1>\n<p>{} &middot; {} members, {} &middot; {} connections &middot; {} "
-                     "&middot; seed {}</p>\n",
-                     report.item_id, escaped(report.url), for_people(static_cast<std::uint64_t>(report.members)),
-                     escaped(report.curve), for_people(static_cast<std::uint64_t>(report.connections)),
-                     common::to_rfc3339(report.started), report.seed);
+  out += fmt::format(
+      "<h1>Rush on item {}</h1>\n<p>{} &middot; {} members, {} &middot; {} connections &middot; {} "
+      "&middot; seed {}</p>\n",
+      report.item_id, escaped(report.url), for_people(static_cast<std::uint64_t>(report.members)),
+      escaped(report.curve), for_people(static_cast<std::uint64_t>(report.connections)),
+      common::to_rfc3339(report.started), report.seed);
   out += verdict_box(report);
   if (!report.stopped.empty()) {
-    out += fmt::format("<div class=\"verdict open\">Ended early: {}</div>\n", escaped(report.stopped));
+    out +=
+        fmt::format("<div class=\"verdict open\">Ended early: {}</div>\n", escaped(report.stopped));
   }
   if (!report.limited_by.empty()) {
-    out += fmt::format("<div class=\"verdict open\"><strong>The generator was the limit:</strong> {}</div>\n",
-                       escaped(report.limited_by));
+    out += fmt::format(
+        "<div class=\"verdict open\"><strong>The generator was the limit:</strong> {}</div>\n",
+        escaped(report.limited_by));
   }
   const double rate = report.seconds > 0 ? static_cast<double>(report.answers) / report.seconds : 0;
   out += "<div class=\"tiles\">\n";
-  out += tile(for_people(report.purchases[static_cast<std::size_t>(AnswerKind::kGranted)]), "granted");
-  out += tile(for_people(report.purchases[static_cast<std::size_t>(AnswerKind::kSoldOut)]), "told sold out");
+  out +=
+      tile(for_people(report.purchases[static_cast<std::size_t>(AnswerKind::kGranted)]), "granted");
+  out += tile(for_people(report.purchases[static_cast<std::size_t>(AnswerKind::kSoldOut)]),
+              "told sold out");
   out += tile(for_people(static_cast<std::uint64_t>(std::llround(rate))), "answers a second");
   out += tile(for_people(report.all.percentile(50)), "median time to answer");
   out += tile(for_people(report.all.percentile(99)), "99th percentile");
@@ -386,13 +433,17 @@ std::string html_report(const RushReport& report) {
   out += "<h2>Answers per second</h2>\n" + answers_chart(report);
   out += "<h2>Time to answer</h2>\n" + latency_chart(report);
   out += "<h2>Time to answer by percentile</h2>\n" + percentile_chart(report);
-  out += "<div class=\"wide\"><table><tr><th></th><th>count</th><th>p50</th><th>p90</th><th>p99</th><th>p99.9</th>"
-         "<th>max</th></tr>\n";
+  out +=
+      "<div "
+      "class=\"wide\"><table><tr><th></th><th>count</th><th>p50</th><th>p90</th><th>p99</"
+      "th><th>p99.9</th>"
+      "<th>max</th></tr>\n";
   out += latency_row("all purchases", report.all) + latency_row("grants", report.grants) +
          latency_row("refusals", report.refusals) + latency_row("payments", report.payments);
   out += "</table></div>\n";
-  out += report.open_loop ? "<p>Counted from the instant at which each request was due.</p>\n"
-                          : "<p>Counted from sending: everybody waits for a free connection first.</p>\n";
+  out += report.open_loop
+             ? "<p>Counted from the instant at which each request was due.</p>\n"
+             : "<p>Counted from sending: everybody waits for a free connection first.</p>\n";
   out += server_table(report);
   out += answers_table(report);
   return out + "</main></body></html>\n";

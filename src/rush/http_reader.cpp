@@ -61,13 +61,15 @@ bool read_head(std::string_view text, Head& head) {
   std::size_t at = text.find("\r\n");
   while (at != std::string_view::npos && at + 2 < text.size()) {
     const std::size_t next = text.find("\r\n", at + 2);
-    const std::string_view line = text.substr(at + 2, next == std::string_view::npos ? next : next - at - 2);
+    const std::string_view line =
+        text.substr(at + 2, next == std::string_view::npos ? next : next - at - 2);
     at = next;
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) return false;
     const std::string_view name = line.substr(0, colon);
     std::string_view value = line.substr(colon + 1);
-    while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
+    while (!value.empty() && (value.front() == ' ' || value.front() == '\t'))
+      value.remove_prefix(1);
     while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
     if (same(name, "content-length")) {
       const auto length = number(value);

@@ -11,7 +11,8 @@ namespace doorbuster::rush {
 namespace {
 
 std::uint64_t count(const Tally& tally, AnswerKind kind) {
-  return tally.purchases[static_cast<std::size_t>(kind)] + tally.orders[static_cast<std::size_t>(kind)];
+  return tally.purchases[static_cast<std::size_t>(kind)] +
+         tally.orders[static_cast<std::size_t>(kind)];
 }
 
 std::uint64_t failed(const Tally& tally) {
@@ -38,7 +39,9 @@ std::uint64_t answered(const Tally& tally) noexcept {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kAnswerKinds; ++i) {
     const auto kind = static_cast<AnswerKind>(i);
-    if (kind == AnswerKind::kConnectFailed || kind == AnswerKind::kCut || kind == AnswerKind::kNoAnswer) continue;
+    if (kind == AnswerKind::kConnectFailed || kind == AnswerKind::kCut ||
+        kind == AnswerKind::kNoAnswer)
+      continue;
     sum += tally.purchases[i] + tally.orders[i];
   }
   return sum;
@@ -51,17 +54,20 @@ std::string live_line(const Moment& moment, int bar) {
                                             : static_cast<double>(moment.now.done) /
                                                   static_cast<double>(moment.wanted);
     const auto full = static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * bar));
-    line += fmt::format("[{}{}]  ", std::string(full, '#'), std::string(static_cast<std::size_t>(bar) - full, '.'));
+    line += fmt::format("[{}{}]  ", std::string(full, '#'),
+                        std::string(static_cast<std::size_t>(bar) - full, '.'));
   }
-  const double rate = moment.interval_s <= 0 ? 0
-                                             : static_cast<double>(answered(moment.now) - answered(moment.before)) /
-                                                   moment.interval_s;
-  line += fmt::format("{} sent  {}/s  {} granted  {} refused  {} busy  {} errors", for_people(moment.now.sent),
-                      for_people(static_cast<std::uint64_t>(std::llround(rate))),
-                      for_people(count(moment.now, AnswerKind::kGranted)),
-                      for_people(count(moment.now, AnswerKind::kSoldOut) + count(moment.now, AnswerKind::kAlready)),
-                      for_people(count(moment.now, AnswerKind::kBusy) + count(moment.now, AnswerKind::kLimited)),
-                      for_people(failed(moment.now)));
+  const double rate =
+      moment.interval_s <= 0
+          ? 0
+          : static_cast<double>(answered(moment.now) - answered(moment.before)) / moment.interval_s;
+  line += fmt::format(
+      "{} sent  {}/s  {} granted  {} refused  {} busy  {} errors", for_people(moment.now.sent),
+      for_people(static_cast<std::uint64_t>(std::llround(rate))),
+      for_people(count(moment.now, AnswerKind::kGranted)),
+      for_people(count(moment.now, AnswerKind::kSoldOut) + count(moment.now, AnswerKind::kAlready)),
+      for_people(count(moment.now, AnswerKind::kBusy) + count(moment.now, AnswerKind::kLimited)),
+      for_people(failed(moment.now)));
   if (moment.recent.count() > 0) {
     line += fmt::format("  p50 {}  p99 {}", for_people(moment.recent.percentile(50)),
                         for_people(moment.recent.percentile(99)));

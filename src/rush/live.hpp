@@ -11,12 +11,12 @@ namespace doorbuster::rush {
 
 /// One moment of a rush, for the display.
 struct Moment {
-  double seconds = 0;        ///< since the start
-  double interval_s = 0;     ///< since the moment before
+  double seconds = 0;     ///< since the start
+  double interval_s = 0;  ///< since the moment before
   std::uint64_t wanted = 0;
   Tally now;
   Tally before;
-  LatencyHistogram recent;   ///< answers of the interval
+  LatencyHistogram recent;  ///< answers of the interval
 };
 
 /// The line of that moment, without line end; with a bar of `bar` characters when that is above 0.

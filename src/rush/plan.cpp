@@ -21,8 +21,8 @@ double Random::unit() noexcept { return static_cast<double>(next() >> 11) * 0x1.
 std::chrono::nanoseconds Random::between(std::chrono::nanoseconds from,
                                          std::chrono::nanoseconds to) noexcept {
   if (to <= from) return from;
-  return from + std::chrono::nanoseconds{
-                    static_cast<std::int64_t>(below(static_cast<std::uint64_t>((to - from).count()) + 1))};
+  return from + std::chrono::nanoseconds{static_cast<std::int64_t>(
+                    below(static_cast<std::uint64_t>((to - from).count()) + 1))};
 }
 
 std::vector<std::chrono::nanoseconds> arrivals(Curve curve, std::size_t count,

@@ -6,7 +6,8 @@
 
 namespace doorbuster::rush {
 
-/// SplitMix64: small, fast, and the same numbers on every machine and library, so that a seed means something.
+/// SplitMix64: small, fast, and the same numbers on every machine and library, so that a seed means
+/// something.
 class Random {
  public:
   explicit Random(std::uint64_t seed) noexcept : state_(seed) {}
@@ -25,13 +26,15 @@ class Random {
 
 /// How buyers come.
 enum class Curve {
-  kAllAtOnce,  ///< closed loop: everybody waits at the door, and the next is served as soon as a connection is free
-  kRamp,       ///< open loop: the rate grows linearly from nothing, and the last comes when the time is over
-  kPoisson,    ///< open loop: independent arrivals at an average rate
+  kAllAtOnce,  ///< closed loop: everybody waits at the door, and the next is served as soon as a
+               ///< connection is free
+  kRamp,  ///< open loop: the rate grows linearly from nothing, and the last comes when the time is
+          ///< over
+  kPoisson,  ///< open loop: independent arrivals at an average rate
 };
 
-/// When each of `count` buyers comes, from the start and rising. `over` is for the ramp, `per_second` (above 0)
-/// for Poisson. Nothing for kAllAtOnce, where there is no clock to come by.
+/// When each of `count` buyers comes, from the start and rising. `over` is for the ramp,
+/// `per_second` (above 0) for Poisson. Nothing for kAllAtOnce, where there is no clock to come by.
 [[nodiscard]] std::vector<std::chrono::nanoseconds> arrivals(Curve curve, std::size_t count,
                                                              std::chrono::nanoseconds over,
                                                              double per_second, std::uint64_t seed);

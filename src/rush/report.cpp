@@ -18,20 +18,30 @@ std::uint64_t of(const std::array<std::uint64_t, kAnswerKinds>& counts, AnswerKi
 
 void count_into(TimeBin& bin, const Request& request) {
   switch (request.answer) {
-    case AnswerKind::kGranted: ++bin.granted; break;
+    case AnswerKind::kGranted:
+      ++bin.granted;
+      break;
     case AnswerKind::kAlready:
     case AnswerKind::kSoldOut:
     case AnswerKind::kNotOpen:
     case AnswerKind::kPaused:
     case AnswerKind::kClosed:
-    case AnswerKind::kForbidden: ++bin.refused; break;
+    case AnswerKind::kForbidden:
+      ++bin.refused;
+      break;
     case AnswerKind::kBusy:
-    case AnswerKind::kLimited: ++bin.busy; break;
+    case AnswerKind::kLimited:
+      ++bin.busy;
+      break;
     case AnswerKind::kServerError:
     case AnswerKind::kConnectFailed:
     case AnswerKind::kCut:
-    case AnswerKind::kNoAnswer: ++bin.failed; break;
-    default: ++bin.other; break;
+    case AnswerKind::kNoAnswer:
+      ++bin.failed;
+      break;
+    default:
+      ++bin.other;
+      break;
   }
 }
 
@@ -49,6 +59,11 @@ double round_length(double value) {
 std::string seconds_text(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.3f} s", *seconds) : std::string("-");
 }
+
+constexpr std::string_view kEndingWords[] = {"unfinished", "got one", "sold out", "refused",
+                                             "gave up"};
+
+constexpr std::string_view kOutcomes[] = {"ok", "broken", "unverified"};
 
 struct Words {
   AnswerKind kind;
@@ -91,7 +106,9 @@ json::object latency_json(const LatencyHistogram& times) {
           {"mean_us", times.mean().count()}};
 }
 
-json::value maybe(const std::optional<double>& value) { return value ? json::value(*value) : json::value(nullptr); }
+json::value maybe(const std::optional<double>& value) {
+  return value ? json::value(*value) : json::value(nullptr);
+}
 
 json::object counts_json(const std::array<std::uint64_t, kAnswerKinds>& counts) {
   json::object object;
@@ -131,16 +148,20 @@ Outcome RushReport::outcome() const noexcept {
 
 int RushReport::exit_code() const noexcept {
   switch (outcome()) {
-    case Outcome::kOk: return 0;
-    case Outcome::kBroken: return 1;
-    case Outcome::kUnverified: return 3;
+    case Outcome::kOk:
+      return 0;
+    case Outcome::kBroken:
+      return 1;
+    case Outcome::kUnverified:
+      return 3;
   }
   return 1;
 }
 
 std::vector<TimeBin> make_timeline(const History& history, std::int64_t origin_us, double seconds,
                                    std::size_t bins) {
-  const double length = round_length(std::max(seconds, 0.001) / static_cast<double>(std::max<std::size_t>(1, bins)));
+  const double length =
+      round_length(std::max(seconds, 0.001) / static_cast<double>(std::max<std::size_t>(1, bins)));
   const auto count = static_cast<std::size_t>(std::floor(std::max(seconds, 0.0) / length)) + 1;
   std::vector<TimeBin> list(count);
   std::vector<LatencyHistogram> times(count);
@@ -183,35 +204,41 @@ std::string ranges(const std::vector<std::int64_t>& rising, std::size_t total) {
     std::size_t to = from;
     while (to + 1 < rising.size() && rising[to + 1] == rising[to] + 1) ++to;
     if (!text.empty()) text += ", ";
-    text += to == from ? fmt::format("{}", rising[from]) : fmt::format("{}-{}", rising[from], rising[to]);
+    text += to == from ? fmt::format("{}", rising[from])
+                       : fmt::format("{}-{}", rising[from], rising[to]);
     from = to + 1;
   }
-  if (total > rising.size()) text += fmt::format(" (and {} more)", for_people(total - rising.size()));
+  if (total > rising.size())
+    text += fmt::format(" (and {} more)", for_people(total - rising.size()));
   return text;
 }
 
 std::string text_report(const RushReport& report) {
   std::string out;
-  const auto row = [&](std::string_view name, const std::string& value, std::string_view note = {}) {
+  const auto row = [&](std::string_view name, const std::string& value,
+                       std::string_view note = {}) {
     out += fmt::format("  {:<22}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   };
-  out += fmt::format("rush: item {} at {}, {} members, {}, {} connections, {} thread{}, seed {}\n\n", report.item_id,
-                     report.url, for_people(static_cast<std::uint64_t>(report.members)), report.curve,
-                     for_people(static_cast<std::uint64_t>(report.connections)), report.threads,
-                     report.threads == 1 ? "" : "s", report.seed);
+  out += fmt::format(
+      "rush: item {} at {}, {} members, {}, {} connections, {} thread{}, seed {}\n\n",
+      report.item_id, report.url, for_people(static_cast<std::uint64_t>(report.members)),
+      report.curve, for_people(static_cast<std::uint64_t>(report.connections)), report.threads,
+      report.threads == 1 ? "" : "s", report.seed);
   if (!report.stopped.empty()) out += fmt::format("  ended early: {}\n\n", report.stopped);
 
   out += "answers to purchases\n";
   for (const Words& words : kPurchaseWords) {
     const std::uint64_t count = of(report.purchases, words.kind);
-    if (count == 0 && words.kind != AnswerKind::kGranted && words.kind != AnswerKind::kSoldOut) continue;
+    if (count == 0 && words.kind != AnswerKind::kGranted && words.kind != AnswerKind::kSoldOut)
+      continue;
     row(words.text, for_people(count),
         words.kind == AnswerKind::kSoldOut && count > 0
             ? fmt::format("{} of them final", for_people(report.sold_out_final))
             : std::string());
   }
   for (const Words& words : kOrderWords) {
-    if (of(report.orders, words.kind) > 0) row(words.text, for_people(of(report.orders, words.kind)));
+    if (of(report.orders, words.kind) > 0)
+      row(words.text, for_people(of(report.orders, words.kind)));
   }
   if (report.asked_again > 0) {
     row("asked again", for_people(report.asked_again),
@@ -220,20 +247,19 @@ std::string text_report(const RushReport& report) {
   if (report.idle_lost > 0) row("idle, closed on us", for_people(report.idle_lost));
 
   out += "\nbuyers\n";
-  static constexpr std::string_view kEndingWords[] = {"unfinished", "got one", "sold out", "refused", "gave up"};
   for (std::size_t i = 1; i <= kEndings; ++i) {
     const std::size_t place = i % kEndings;  // the unfinished last
     if (report.endings[place] > 0) row(kEndingWords[place], for_people(report.endings[place]));
   }
 
-  out += fmt::format("\n{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "time to answer", "count", "p50", "p90", "p99",
-                     "p99.9", "max");
+  out += fmt::format("\n{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "time to answer", "count",
+                     "p50", "p90", "p99", "p99.9", "max");
   const auto times = [&](std::string_view name, const LatencyHistogram& histogram) {
     if (histogram.count() == 0) return;
-    out += fmt::format("  {:<14}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", name, for_people(histogram.count()),
-                       for_people(histogram.percentile(50)), for_people(histogram.percentile(90)),
-                       for_people(histogram.percentile(99)), for_people(histogram.percentile(99.9)),
-                       for_people(histogram.max()));
+    out += fmt::format("  {:<14}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", name,
+                       for_people(histogram.count()), for_people(histogram.percentile(50)),
+                       for_people(histogram.percentile(90)), for_people(histogram.percentile(99)),
+                       for_people(histogram.percentile(99.9)), for_people(histogram.max()));
   };
   times("all", report.all);
   times("grants", report.grants);
@@ -244,16 +270,18 @@ std::string text_report(const RushReport& report) {
 
   out += "\ncourse\n";
   row("load", fmt::format("{:.3f} s", report.seconds),
-      fmt::format("{} answers a second",
-                  for_people(static_cast<std::uint64_t>(std::llround(
-                      report.seconds > 0 ? static_cast<double>(report.answers) / report.seconds : 0)))));
+      fmt::format(
+          "{} answers a second",
+          for_people(static_cast<std::uint64_t>(std::llround(
+              report.seconds > 0 ? static_cast<double>(report.answers) / report.seconds : 0)))));
   row("first grant", seconds_text(report.first_grant_s));
   row("last grant", seconds_text(report.last_grant_s));
   row("first sold out", seconds_text(report.sold_out_s));
   double cpu = 0;
   for (const WorkerLoad& load : report.workers) cpu = std::max(cpu, load.cpu_share);
   row("generator", fmt::format("{:.0f} %", cpu * 100), "of a core, its busiest thread");
-  if (!report.limited_by.empty()) out += fmt::format("  THE GENERATOR WAS THE LIMIT: {}\n", report.limited_by);
+  if (!report.limited_by.empty())
+    out += fmt::format("  THE GENERATOR WAS THE LIMIT: {}\n", report.limited_by);
 
   const Verdict& verdict = report.verdict;
   out += "\nwhat the server has\n";
@@ -263,7 +291,8 @@ std::string text_report(const RushReport& report) {
     row("rows that hold", for_people(verdict.holding),
         fmt::format("{} slots, {} members", for_people(side.slots), for_people(side.members)));
     for (std::size_t i = 1; i < side.by_state.size(); ++i) {
-      if (side.by_state[i] > 0) row(to_string(static_cast<OrderStatus>(i)), for_people(side.by_state[i]));
+      if (side.by_state[i] > 0)
+        row(to_string(static_cast<OrderStatus>(i)), for_people(side.by_state[i]));
     }
     if (side.sold) row("counter of sold", for_people(static_cast<std::uint64_t>(*side.sold)));
     row("orders told", for_people(verdict.told_orders));
@@ -272,7 +301,8 @@ std::string text_report(const RushReport& report) {
     row("rows nobody told of", for_people(verdict.untold_rows));
     if (verdict.rows_of_others > 0) row("rows of others", for_people(verdict.rows_of_others));
     if (verdict.free_slot_count > 0) {
-      row("free slots", for_people(verdict.free_slot_count), ranges(verdict.free_slots, verdict.free_slot_count));
+      row("free slots", for_people(verdict.free_slot_count),
+          ranges(verdict.free_slots, verdict.free_slot_count));
     }
     if (!side.quiet) out += "  the ledger was still moving when it was read\n";
   } else if (!report.server_error.empty()) {
@@ -285,20 +315,27 @@ std::string text_report(const RushReport& report) {
   for (const Finding& finding : verdict.findings) {
     out += fmt::format("BROKEN  {}: {} ({})\n", code_of(finding.kind), to_string(finding.kind),
                        for_people(finding.count));
-    for (const std::string& example : finding.examples) out += fmt::format("          {}\n", example);
+    for (const std::string& example : finding.examples)
+      out += fmt::format("          {}\n", example);
   }
   switch (report.outcome()) {
-    case Outcome::kOk: out += "all invariants hold\n"; break;
-    case Outcome::kBroken: out += fmt::format("{} kinds of broken promises\n", verdict.findings.size()); break;
-    case Outcome::kUnverified: out += "not verified: the ledger could not be read\n"; break;
+    case Outcome::kOk:
+      out += report.server ? "all invariants hold\n" : "the answers contradict no invariant\n";
+      break;
+    case Outcome::kBroken:
+      out += fmt::format("{} kinds of broken promises\n", verdict.findings.size());
+      break;
+    case Outcome::kUnverified:
+      out += "not verified: the ledger could not be read\n";
+      break;
   }
   return out;
 }
 
 std::string json_report(const RushReport& report) {
-  static constexpr std::string_view kOutcomes[] = {"ok", "broken", "unverified"};
   json::object endings;
-  for (std::size_t i = 0; i < kEndings; ++i) endings[to_string(static_cast<Ending>(i))] = report.endings[i];
+  for (std::size_t i = 0; i < kEndings; ++i)
+    endings[to_string(static_cast<Ending>(i))] = report.endings[i];
   json::array workers;
   for (const WorkerLoad& load : report.workers) {
     workers.push_back(json::object{{"cpu_share", load.cpu_share},
@@ -333,45 +370,44 @@ std::string json_report(const RushReport& report) {
                           {"members", side.members},
                           {"quiet", side.quiet}};
   }
-  const json::object all = {
-      {"outcome", kOutcomes[static_cast<std::size_t>(report.outcome())]},
-      {"url", report.url},
-      {"item_id", report.item_id},
-      {"members", report.members},
-      {"wanted", report.wanted},
-      {"curve", report.curve},
-      {"open_loop", report.open_loop},
-      {"seed", report.seed},
-      {"threads", report.threads},
-      {"connections", report.connections},
-      {"idle_connections", report.idle_connections},
-      {"pipelining", report.pipelining},
-      {"started", common::to_rfc3339(report.started)},
-      {"setup_s", report.setup_s},
-      {"seconds", report.seconds},
-      {"stopped", report.stopped},
-      {"requests", report.requests},
-      {"answers", report.answers},
-      {"purchases", counts_json(report.purchases)},
-      {"orders", counts_json(report.orders)},
-      {"sold_out_final", report.sold_out_final},
-      {"endings", std::move(endings)},
-      {"asked_again", report.asked_again},
-      {"asked_again_same", report.asked_again_same},
-      {"idle_lost", report.idle_lost},
-      {"latency", json::object{{"all", latency_json(report.all)},
-                               {"grants", latency_json(report.grants)},
-                               {"refusals", latency_json(report.refusals)},
-                               {"payments", latency_json(report.payments)}}},
-      {"first_grant_s", maybe(report.first_grant_s)},
-      {"last_grant_s", maybe(report.last_grant_s)},
-      {"sold_out_s", maybe(report.sold_out_s)},
-      {"workers", std::move(workers)},
-      {"limited_by", report.limited_by},
-      {"server", std::move(server)},
-      {"server_error", report.server_error},
-      {"verdict", verdict_json(report.verdict)},
-      {"timeline", std::move(timeline)}};
+  const json::object all = {{"outcome", kOutcomes[static_cast<std::size_t>(report.outcome())]},
+                            {"url", report.url},
+                            {"item_id", report.item_id},
+                            {"members", report.members},
+                            {"wanted", report.wanted},
+                            {"curve", report.curve},
+                            {"open_loop", report.open_loop},
+                            {"seed", report.seed},
+                            {"threads", report.threads},
+                            {"connections", report.connections},
+                            {"idle_connections", report.idle_connections},
+                            {"pipelining", report.pipelining},
+                            {"started", common::to_rfc3339(report.started)},
+                            {"setup_s", report.setup_s},
+                            {"seconds", report.seconds},
+                            {"stopped", report.stopped},
+                            {"requests", report.requests},
+                            {"answers", report.answers},
+                            {"purchases", counts_json(report.purchases)},
+                            {"orders", counts_json(report.orders)},
+                            {"sold_out_final", report.sold_out_final},
+                            {"endings", std::move(endings)},
+                            {"asked_again", report.asked_again},
+                            {"asked_again_same", report.asked_again_same},
+                            {"idle_lost", report.idle_lost},
+                            {"latency", json::object{{"all", latency_json(report.all)},
+                                                     {"grants", latency_json(report.grants)},
+                                                     {"refusals", latency_json(report.refusals)},
+                                                     {"payments", latency_json(report.payments)}}},
+                            {"first_grant_s", maybe(report.first_grant_s)},
+                            {"last_grant_s", maybe(report.last_grant_s)},
+                            {"sold_out_s", maybe(report.sold_out_s)},
+                            {"workers", std::move(workers)},
+                            {"limited_by", report.limited_by},
+                            {"server", std::move(server)},
+                            {"server_error", report.server_error},
+                            {"verdict", verdict_json(report.verdict)},
+                            {"timeline", std::move(timeline)}};
   return json::serialize(all);
 }
 

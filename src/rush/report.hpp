@@ -16,10 +16,12 @@ namespace doorbuster::rush {
 
 /// How much of its own strength a worker thread used, to tell whether the generator was the limit.
 struct WorkerLoad {
-  double cpu_share = 0;   ///< of the load's time on a processor
-  double wait_share = 0;  ///< of it ready to run, without getting a processor (0 where the kernel does not tell)
-  LatencyHistogram lag;   ///< open loop: how late arrivals were released
-  LatencyHistogram seat;  ///< open loop: how long a request that was due waited for a free connection
+  double cpu_share = 0;  ///< of the load's time on a processor
+  double wait_share =
+      0;  ///< of it ready to run, without getting a processor (0 where the kernel does not tell)
+  LatencyHistogram lag;  ///< open loop: how late arrivals were released
+  LatencyHistogram
+      seat;  ///< open loop: how long a request that was due waited for a free connection
 };
 
 /// A stretch of the load's time.
@@ -66,9 +68,9 @@ struct RushReport {
   int idle_connections = 0;
   int pipelining = 1;
   common::Instant started;
-  double setup_s = 0;       ///< tokens and connections, not part of the load
-  double seconds = 0;       ///< the load: from the start to the last answer
-  std::string stopped;      ///< why it ended early; empty: every buyer was through
+  double setup_s = 0;   ///< tokens and connections, not part of the load
+  double seconds = 0;   ///< the load: from the start to the last answer
+  std::string stopped;  ///< why it ended early; empty: every buyer was through
 
   // What was answered.
   std::uint64_t requests = 0;
@@ -77,16 +79,16 @@ struct RushReport {
   std::array<std::uint64_t, kAnswerKinds> orders{};  ///< reads and payments
   std::uint64_t sold_out_final = 0;                  ///< of purchases[kSoldOut]
   std::array<std::uint64_t, kEndings> endings{};     ///< of wanted units
-  std::uint64_t asked_again = 0;      ///< answers to holders who bought again
-  std::uint64_t asked_again_same = 0; ///< with the order that they had
-  std::uint64_t idle_lost = 0;        ///< idle connections that the server closed
-  LatencyHistogram all;               ///< purchases that were answered
+  std::uint64_t asked_again = 0;                     ///< answers to holders who bought again
+  std::uint64_t asked_again_same = 0;                ///< with the order that they had
+  std::uint64_t idle_lost = 0;                       ///< idle connections that the server closed
+  LatencyHistogram all;                              ///< purchases that were answered
   LatencyHistogram grants;
-  LatencyHistogram refusals;          ///< sold out, already, closed
+  LatencyHistogram refusals;  ///< sold out, already, closed
   LatencyHistogram payments;
   std::optional<double> first_grant_s;
   std::optional<double> last_grant_s;
-  std::optional<double> sold_out_s;   ///< when the first sold-out answer came
+  std::optional<double> sold_out_s;  ///< when the first sold-out answer came
   std::vector<TimeBin> timeline;
 
   // Whether it was us.

@@ -35,7 +35,7 @@ using std::chrono::nanoseconds;
 constexpr std::int64_t kMaxMembers = 10'000'000;
 constexpr std::int64_t kMaxWanted = 50'000'000;
 constexpr int kMaxConnections = 200'000;
-constexpr milliseconds kLiveInterval{250};   ///< of a line that changes
+constexpr milliseconds kLiveInterval{250};  ///< of a line that changes
 constexpr milliseconds kPlainInterval{5000};
 constexpr int kBar = 20;
 constexpr std::size_t kTimelineBins = 120;
@@ -49,10 +49,12 @@ constexpr milliseconds kLagLimit{10};
 
 std::string describe(const RushConfig& config) {
   switch (config.curve) {
-    case Curve::kAllAtOnce: return "all at once";
+    case Curve::kAllAtOnce:
+      return "all at once";
     case Curve::kRamp:
       return fmt::format("ramp over {} s", static_cast<double>(config.ramp.count()) / 1000.0);
-    case Curve::kPoisson: return fmt::format("Poisson, {} a second", config.rate);
+    case Curve::kPoisson:
+      return fmt::format("Poisson, {} a second", config.rate);
   }
   return {};
 }
@@ -64,8 +66,8 @@ struct Stage {
   std::promise<Steady> start;
   std::mutex mutex;
   std::condition_variable changed;
-  int working = 0;                                 // Guarded by mutex.
-  std::vector<Result<std::size_t>> prepared;       // One place each, read after `ready`.
+  int working = 0;                            // Guarded by mutex.
+  std::vector<Result<std::size_t>> prepared;  // One place each, read after `ready`.
 };
 
 class Rush {
@@ -86,8 +88,8 @@ class Rush {
       const Result<Truth::Item> item = truth.item(config_.item_id);
       if (!item) return fail(item.error());
     }
-    const Result<Done> files = raise_file_limit(
-        static_cast<std::size_t>(config_.connections) + static_cast<std::size_t>(config_.idle_connections));
+    const Result<Done> files = raise_file_limit(static_cast<std::size_t>(config_.connections) +
+                                                static_cast<std::size_t>(config_.idle_connections));
     if (!files) return fail(files.error());
 
     RushReport report = head();
@@ -102,7 +104,8 @@ class Rush {
     } else {
       report.verdict = check_history(history, nullptr, rules());
     }
-    if (const Result<Done> written = write(history, origin_us, report); !written) return fail(written.error());
+    if (const Result<Done> written = write(history, origin_us, report); !written)
+      return fail(written.error());
     return report;
   }
 
@@ -110,13 +113,18 @@ class Rush {
   void make_token_maker() {
     edge::VerificationKey key = edge::development_key();
     if (!config_.token_secret.empty()) {
-      key = {.kid = config_.token_kid, .algorithm = edge::Algorithm::kHs256, .secret = config_.token_secret};
+      key = {.kid = config_.token_kid,
+             .algorithm = edge::Algorithm::kHs256,
+             .secret = config_.token_secret};
     }
     const common::Instant now = clock_.now();
     const common::Instant until = now + kTokenLife;
     if (config_.admin_token.empty() && (config_.check_server || config_.item_id == 0)) {
-      config_.admin_token = edge::make_hs256_token(
-          {.subject = "rush", .audience = "doorbuster-admin", .issued_at = now, .expires_at = until}, key);
+      config_.admin_token = edge::make_hs256_token({.subject = "rush",
+                                                    .audience = "doorbuster-admin",
+                                                    .issued_at = now,
+                                                    .expires_at = until},
+                                                   key);
     }
     if (config_.make_token) return;
     config_.make_token = [key, now, until](std::int64_t member) {
@@ -125,15 +133,16 @@ class Rush {
     };
   }
 
-  /// Whether anything answers at all: without it, a mistyped port would look like a very bad server.
-  Result<Done> knock() const {
+  /// Whether anything answers at all: without it, a mistyped port would look like a very bad
+  /// server.
+  [[nodiscard]] Result<Done> knock() const {
     const Result<CallAnswer> answer =
         call(target_, "GET", "/health/live", {}, {}, clock_, config_.connect_timeout);
     if (!answer) return fail(ErrorCode::kUnavailable, answer.error().message);
     return Done{};
   }
 
-  RushReport head() const {
+  [[nodiscard]] RushReport head() const {
     RushReport report;
     report.url = config_.url;
     report.item_id = config_.item_id;
@@ -149,10 +158,11 @@ class Rush {
     return report;
   }
 
-  std::vector<WorkerPlan> plans() const {
+  [[nodiscard]] std::vector<WorkerPlan> plans() const {
     const auto threads = static_cast<std::size_t>(config_.threads);
     std::vector<WorkerPlan> list(threads);
-    const std::vector<std::uint32_t> order = shuffled(static_cast<std::uint32_t>(config_.members), config_.seed);
+    const std::vector<std::uint32_t> order =
+        shuffled(static_cast<std::uint32_t>(config_.members), config_.seed);
     const auto each = static_cast<std::size_t>(config_.units_per_member);
     const std::size_t wanted = order.size() * each;
     const std::vector<nanoseconds> come =
@@ -182,7 +192,8 @@ class Rush {
 
   Result<Done> load(Steady setup, RushReport& report) {
     say("making tokens and connections");
-    for (WorkerPlan& plan : plans()) workers_.push_back(make_worker(config_, target_, std::move(plan), clock_));
+    for (WorkerPlan& plan : plans())
+      workers_.push_back(make_worker(config_, target_, std::move(plan), clock_));
     Stage stage(config_.threads);
     stage.working = config_.threads;
     stage.prepared.assign(workers_.size(), std::size_t{0});
@@ -212,7 +223,8 @@ class Rush {
     }
     if (open == 0) {
       stage.start.set_value(Steady{});
-      return fail(ErrorCode::kUnavailable, fmt::format("no connection to {} could be opened", config_.url));
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("no connection to {} could be opened", config_.url));
     }
     start_ = clock_.steady();
     report.started = clock_.now();
@@ -252,8 +264,8 @@ class Rush {
       moment.recent = LatencyHistogram();
       moment.now = tallies(moment.recent);
       // An escape sequence erases the line, so that a shorter one leaves nothing of a longer.
-      fmt::print(stderr, "{}{}{}", terminal ? "\r\x1b[2K" : "", live_line(moment, terminal ? kBar : 0),
-                 terminal && !over ? "" : "\n");
+      fmt::print(stderr, "{}{}{}", terminal ? "\r\x1b[2K" : "",
+                 live_line(moment, terminal ? kBar : 0), terminal && !over ? "" : "\n");
       std::fflush(stderr);
       moment.before = moment.now;
     }
@@ -317,7 +329,7 @@ class Rush {
     report.limited_by = limit_of(report);
   }
 
-  std::string limit_of(const RushReport& report) const {
+  [[nodiscard]] std::string limit_of(const RushReport& report) const {
     double busiest = 0;
     double starved = 0;
     LatencyHistogram lag;
@@ -329,28 +341,33 @@ class Rush {
       seat.merge(load.seat);
     }
     if (busiest >= kBusyShare) {
-      return fmt::format("a worker thread used {:.0f} % of a core: the server could have taken more; use more threads",
-                         busiest * 100);
+      return fmt::format(
+          "a worker thread used {:.0f} % of a core: the server could have taken more; use more "
+          "threads",
+          busiest * 100);
     }
     if (starved >= kBusyShare) {
-      return fmt::format("a worker thread wanted a core for {:.0f} % of the time and did not get it: "
-                         "generator and server share too few cores",
-                         starved * 100);
+      return fmt::format(
+          "a worker thread wanted a core for {:.0f} % of the time and did not get it: "
+          "generator and server share too few cores",
+          starved * 100);
     }
     if (lag.percentile(99) > kLagLimit) {
-      return fmt::format("arrivals were {} late at the 99th percentile: the rate is more than this machine can "
-                         "send by the clock",
-                         for_people(lag.percentile(99)));
+      return fmt::format(
+          "arrivals were {} late at the 99th percentile: the rate is more than this machine can "
+          "send by the clock",
+          for_people(lag.percentile(99)));
     }
     if (seat.percentile(99) > kLagLimit) {
-      return fmt::format("requests waited {} for a free connection at the 99th percentile (the latencies contain "
-                         "it): use more connections",
-                         for_people(seat.percentile(99)));
+      return fmt::format(
+          "requests waited {} for a free connection at the 99th percentile (the latencies contain "
+          "it): use more connections",
+          for_people(seat.percentile(99)));
     }
     return {};
   }
 
-  CheckRules rules() const { return {.holder_news = config_.holder_news}; }
+  [[nodiscard]] CheckRules rules() const { return {.holder_news = config_.holder_news}; }
 
   void ask_server(const Truth& truth, const History& history, RushReport& report) const {
     const Result<Truth::Reading> reading =
@@ -384,7 +401,8 @@ class Rush {
     report.verdict = check_history(history, &ledger, rules());
   }
 
-  Result<Done> write(const History& history, std::int64_t origin_us, const RushReport& report) const {
+  [[nodiscard]] Result<Done> write(const History& history, std::int64_t origin_us,
+                                   const RushReport& report) const {
     if (!config_.history_path.empty()) {
       const Result<Done> written = write_history(history, origin_us);
       if (!written) return written;
@@ -396,7 +414,7 @@ class Rush {
     });
   }
 
-  Result<Done> write_history(const History& history, std::int64_t origin_us) const {
+  [[nodiscard]] Result<Done> write_history(const History& history, std::int64_t origin_us) const {
     const std::vector<Request>& requests = history.requests();
     std::vector<std::size_t> order(requests.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -448,11 +466,13 @@ Result<Done> check_config(const RushConfig& config) {
   if (config.item_id == 0 && (config.units < 1 || config.units > kMaxMembers)) {
     return wrong("units", "must be 1 to 10000000 when no item is named");
   }
-  if (config.item_id != 0 && config.units != 0) return wrong("units", "only without an item, for a new sale");
+  if (config.item_id != 0 && config.units != 0)
+    return wrong("units", "only without an item, for a new sale");
   if (config.first_member < 1 || config.first_member > INT64_MAX - kMaxMembers) {
     return wrong("first_member", "must be 1 or more");
   }
-  if (config.members < 1 || config.members > kMaxMembers) return wrong("members", "must be 1 to 10000000");
+  if (config.members < 1 || config.members > kMaxMembers)
+    return wrong("members", "must be 1 to 10000000");
   if (config.units_per_member < 1 || config.units_per_member > 100) {
     return wrong("units_per_member", "must be 1 to 100");
   }
@@ -475,7 +495,8 @@ Result<Done> check_config(const RushConfig& config) {
   if (config.come_back < milliseconds{0} || config.come_back > std::chrono::hours{1}) {
     return wrong("come_back", "must be 0 to 1 h");
   }
-  if (!(config.pay_share >= 0 && config.pay_share <= 1)) return wrong("pay_share", "must be 0 to 1");
+  if (!(config.pay_share >= 0 && config.pay_share <= 1))
+    return wrong("pay_share", "must be 0 to 1");
   if (!(config.ask_again_share >= 0 && config.ask_again_share <= 1)) {
     return wrong("ask_again_share", "must be 0 to 1");
   }
@@ -486,7 +507,8 @@ Result<Done> check_config(const RushConfig& config) {
   if (config.idle_connections < 0 || config.idle_connections > kMaxConnections) {
     return wrong("idle_connections", "must be 0 to 200000");
   }
-  if (config.pipelining < 1 || config.pipelining > 64) return wrong("pipelining", "must be 1 to 64");
+  if (config.pipelining < 1 || config.pipelining > 64)
+    return wrong("pipelining", "must be 1 to 64");
   if (config.answer_timeout < milliseconds{1} || config.answer_timeout > std::chrono::hours{1}) {
     return wrong("answer_timeout", "must be 1 ms to 1 h");
   }
@@ -504,10 +526,12 @@ Result<Done> check_config(const RushConfig& config) {
   }
   if (config.premade_tokens < 0) return wrong("premade_tokens", "must not be below 0");
   if (config.quiet_apart < milliseconds{1} || config.quiet_patience < milliseconds{0} ||
-      config.quiet_patience > std::chrono::hours{1} || config.quiet_apart > std::chrono::minutes{1}) {
+      config.quiet_patience > std::chrono::hours{1} ||
+      config.quiet_apart > std::chrono::minutes{1}) {
     return wrong("quiet_patience", "must be up to 1 h, and quiet_apart 1 ms to 1 min");
   }
-  if (config.holder_news < std::chrono::microseconds{0}) return wrong("holder_news", "must not be below 0");
+  if (config.holder_news < std::chrono::microseconds{0})
+    return wrong("holder_news", "must not be below 0");
   return Done{};
 }
 

@@ -21,8 +21,8 @@ using common::ErrorCode;
 using common::fail;
 using common::Result;
 
-/// Files that are neither connections nor known here: epoll, reports, standard streams, the server's own when a
-/// test runs both in one process.
+/// Files that are neither connections nor known here: epoll, reports, standard streams, the
+/// server's own when a test runs both in one process.
 constexpr std::size_t kOtherFiles = 64;
 
 std::string errno_text(int error) {
@@ -36,7 +36,9 @@ Result<Url> parse_url(std::string_view text) {
     return fail(ErrorCode::kInvalid, fmt::format("url '{}': {}", text, why));
   };
   if (text.starts_with("https://")) {
-    return wrong("https is not supported; point rush at the server's http port, behind the proxy that ends TLS");
+    return wrong(
+        "https is not supported; point rush at the server's http port, behind the proxy that ends "
+        "TLS");
   }
   if (!text.starts_with("http://")) return wrong("expected http://HOST:PORT");
   std::string_view rest = text.substr(7);
@@ -52,7 +54,8 @@ Result<Url> parse_url(std::string_view text) {
   bool has_port = false;
   if (rest.starts_with('[')) {
     const std::size_t close = rest.find(']');
-    if (close == std::string_view::npos) return wrong("the bracket of the IPv6 address is not closed");
+    if (close == std::string_view::npos)
+      return wrong("the bracket of the IPv6 address is not closed");
     url.host = rest.substr(1, close - 1);
     const std::string_view after = rest.substr(close + 1);
     if (!after.empty() && after.front() != ':') return wrong("expected ':PORT' after the address");
@@ -81,19 +84,24 @@ Result<Target> find_target(std::string_view text) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(url->host.c_str(), std::to_string(url->port).c_str(), &hints, &found);
+  const int failed =
+      ::getaddrinfo(url->host.c_str(), std::to_string(url->port).c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (failed != 0) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("no address for '{}': {}", url->host, ::gai_strerror(failed)));
   }
+  // "localhost" is often both, and a server that listens on 127.0.0.1 only one of them.
+  const addrinfo* chosen = found;
+  while (chosen != nullptr && chosen->ai_family != AF_INET) chosen = chosen->ai_next;
+  if (chosen == nullptr) chosen = found;
   Target target;
   target.host = url->authority;
-  std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);
-  target.address_size = found->ai_addrlen;
-  if (found->ai_family == AF_INET) {
+  std::memcpy(&target.address, chosen->ai_addr, chosen->ai_addrlen);
+  target.address_size = chosen->ai_addrlen;
+  if (chosen->ai_family == AF_INET) {
     sockaddr_in v4{};
-    std::memcpy(&v4, found->ai_addr, sizeof v4);
+    std::memcpy(&v4, chosen->ai_addr, sizeof v4);
     target.loopback = (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
   }
   return target;
@@ -113,10 +121,13 @@ Result<int> start_connect(const Target& target, std::size_t number) {
   if (target.loopback && number >= kConnectionsPerSource) {
     sockaddr_in source{};
     source.sin_family = AF_INET;
-    source.sin_addr.s_addr = htonl(0x7F000001U + static_cast<std::uint32_t>(number / kConnectionsPerSource));
-    // The port is chosen at connect, when the four numbers together must be unique, and not this one alone.
+    source.sin_addr.s_addr =
+        htonl(0x7F000001U + static_cast<std::uint32_t>(number / kConnectionsPerSource));
+    // The port is chosen at connect, when the four numbers together must be unique, and not this
+    // one alone.
     ::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) return give_up("bind");
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0)
+      return give_up("bind");
   }
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&target.address), target.address_size) != 0 &&
       errno != EINPROGRESS) {
@@ -137,10 +148,12 @@ Result<Done> raise_file_limit(std::size_t connections) {
   // Only the superuser may pass the hard limit; whether we are it, the attempt tells.
   if (raised.rlim_max < wanted) raised.rlim_max = wanted;
   if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) return Done{};
-  return fail(ErrorCode::kInvalid,
-              fmt::format("{} connections need {} open files, and the limit is {}: raise it (ulimit -n {}) or "
-                          "use fewer connections",
-                          connections, wanted, limit.rlim_max, wanted));
+  return fail(
+      ErrorCode::kInvalid,
+      fmt::format(
+          "{} connections need {} open files, and the limit is {}: raise it (ulimit -n {}) or "
+          "use fewer connections",
+          connections, wanted, limit.rlim_max, wanted));
 }
 
 }  // namespace doorbuster::rush

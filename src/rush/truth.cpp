@@ -41,7 +41,9 @@ std::string text_of(const json::object& object, std::string_view name) {
 }
 
 Result<LedgerRow> read_row(const json::value& value) {
-  const auto broken = [] { return fail(ErrorCode::kCorrupt, "a row of the orders cannot be understood"); };
+  const auto broken = [] {
+    return fail(ErrorCode::kCorrupt, "a row of the orders cannot be understood");
+  };
   if (!value.is_object()) return broken();
   const json::object& object = value.get_object();
   const auto member = integer_of(object, "memberId");
@@ -54,7 +56,8 @@ Result<LedgerRow> read_row(const json::value& value) {
                 .reason = text_of(object, "reason"),
                 .merged_into = text_of(object, "mergedInto"),
                 .key = text_of(object, "key")};
-  if (!member || row.order.empty() || row.state == OrderStatus::kNone || row.state == OrderStatus::kUnknown) {
+  if (!member || row.order.empty() || row.state == OrderStatus::kNone ||
+      row.state == OrderStatus::kUnknown) {
     return broken();
   }
   const auto expires = common::parse_rfc3339(text_of(object, "expiresAt"));
@@ -66,8 +69,8 @@ Result<LedgerRow> read_row(const json::value& value) {
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
     if (plain) {
       out += c;
     } else {
@@ -79,9 +82,10 @@ std::string percent_encoded(std::string_view text) {
 
 bool same(const Ledger& a, const Ledger& b) {
   if (a.sold != b.sold || a.quantity != b.quantity || a.rows.size() != b.rows.size()) return false;
-  return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), [](const LedgerRow& x, const LedgerRow& y) {
-    return x.order == y.order && x.state == y.state && x.slot == y.slot;
-  });
+  return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(),
+                    [](const LedgerRow& x, const LedgerRow& y) {
+                      return x.order == y.order && x.state == y.state && x.slot == y.slot;
+                    });
 }
 
 }  // namespace
@@ -97,7 +101,8 @@ Result<std::string> Truth::ask(std::string_view method, const std::string& path,
   const std::string text =
       fmt::format("{} {} was answered {} {}", method, path, status, answer->body.substr(0, 200));
   if (status == 401 || status == 403) {
-    return fail(ErrorCode::kInvalid, text + "; give an administrator's token that the server accepts");
+    return fail(ErrorCode::kInvalid,
+                text + "; give an administrator's token that the server accepts");
   }
   if (status == 404) return fail(ErrorCode::kNotFound, text);
   if (status == 429 || status >= 500) return fail(ErrorCode::kUnavailable, text);
@@ -114,7 +119,8 @@ Result<Truth::Item> Truth::item(std::int64_t item_id) const {
   const auto per_member = integer_of(*object, "perMember");
   const auto sold = integer_of(*object, "sold");
   if (!quantity || !per_member || !sold) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: quantity, perMember or sold is missing", path));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}: quantity, perMember or sold is missing", path));
   }
   return Item{.quantity = *quantity, .per_member = *per_member, .sold = *sold};
 }
@@ -125,8 +131,9 @@ Result<Ledger> Truth::ledger(std::int64_t item_id) const {
   Ledger ledger{.quantity = head->quantity, .per_member = head->per_member, .sold = head->sold};
   std::string cursor;
   for (;;) {
-    const std::string path = fmt::format("{}/items/{}/orders?limit={}{}{}", kAdmin, item_id, kPageRows,
-                                         cursor.empty() ? "" : "&after=", percent_encoded(cursor));
+    const std::string path =
+        fmt::format("{}/items/{}/orders?limit={}{}{}", kAdmin, item_id, kPageRows,
+                    cursor.empty() ? "" : "&after=", percent_encoded(cursor));
     const Result<std::string> body = ask("GET", path);
     if (!body) return fail(body.error());
     const Result<json::object> object = parse_object(*body, path);
@@ -182,10 +189,11 @@ Result<Truth::Reading> Truth::quiet_ledger(std::int64_t item_id, milliseconds ap
 
 Result<std::int64_t> Truth::open_sale(std::int64_t units, std::int64_t per_member) const {
   const common::Instant now = clock_.now();
-  const std::string sale_body =
-      fmt::format(R"({{"name":"rush","opensAt":"{}","closesAt":"{}","perMember":{}}})", common::to_rfc3339(now),
-                  common::to_rfc3339(now + std::chrono::hours{24}), per_member);
-  const auto id_of = [](const Result<std::string>& body, std::string_view what) -> Result<std::int64_t> {
+  const std::string sale_body = fmt::format(
+      R"({{"name":"rush","opensAt":"{}","closesAt":"{}","perMember":{}}})", common::to_rfc3339(now),
+      common::to_rfc3339(now + std::chrono::hours{24}), per_member);
+  const auto id_of = [](const Result<std::string>& body,
+                        std::string_view what) -> Result<std::int64_t> {
     if (!body) return fail(body.error());
     const Result<json::object> object = parse_object(*body, what);
     if (!object) return fail(object.error());
@@ -193,7 +201,8 @@ Result<std::int64_t> Truth::open_sale(std::int64_t units, std::int64_t per_membe
     if (!id) return fail(ErrorCode::kCorrupt, fmt::format("{}: the answer has no id", what));
     return *id;
   };
-  const Result<std::int64_t> sale = id_of(ask("POST", std::string(kAdmin), sale_body), "the new sale");
+  const Result<std::int64_t> sale =
+      id_of(ask("POST", std::string(kAdmin), sale_body), "the new sale");
   if (!sale) return fail(sale.error());
   const std::string item_body =
       fmt::format(R"({{"name":"rush","listPrice":15000,"salePrice":12000,"quantity":{}}})", units);

@@ -11,7 +11,8 @@
 
 namespace doorbuster::rush {
 
-/// Asks the server, as an administrator, what really is in its ledger. Blocking; one thread at a time.
+/// Asks the server, as an administrator, what really is in its ledger. Blocking; one thread at a
+/// time.
 class Truth {
  public:
   /// `token` is an administrator's; both references must outlive it.
@@ -24,7 +25,8 @@ class Truth {
     std::int64_t per_member = 1;
     std::int64_t sold = 0;
   };
-  /// Errors: kUnavailable, kTimeout (no answer), kNotFound, kInvalid (the token does not open it), kCorrupt.
+  /// Errors: kUnavailable, kTimeout (no answer), kNotFound, kInvalid (the token does not open it),
+  /// kCorrupt.
   [[nodiscard]] common::Result<Item> item(std::int64_t item_id) const;
 
   /// The item and all its rows, as one page after the other tells them.
@@ -34,14 +36,16 @@ class Truth {
     Ledger ledger;
     bool quiet = false;  ///< two readings in a row were the same
   };
-  /// Reads until two readings in a row, `apart` from each other, are the same, at most for `patience`; also
-  /// over a restart of the server. Then the last reading, or the last error when there was none.
+  /// Reads until two readings in a row, `apart` from each other, are the same, at most for
+  /// `patience`; also over a restart of the server. Then the last reading, or the last error when
+  /// there was none.
   [[nodiscard]] common::Result<Reading> quiet_ledger(std::int64_t item_id,
                                                      std::chrono::milliseconds apart,
                                                      std::chrono::milliseconds patience) const;
 
   /// Makes and opens a sale of one item, from now on for a day, and gives the item's id.
-  [[nodiscard]] common::Result<std::int64_t> open_sale(std::int64_t units, std::int64_t per_member) const;
+  [[nodiscard]] common::Result<std::int64_t> open_sale(std::int64_t units,
+                                                       std::int64_t per_member) const;
 
  private:
   [[nodiscard]] common::Result<std::string> ask(std::string_view method, const std::string& path,

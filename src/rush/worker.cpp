@@ -27,19 +27,20 @@ using common::Steady;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = 64UL * 1024;
 constexpr int kEventsAtOnce = 512;
-/// Connects under way before the start: below every server's backlog, whose overflow costs a second each.
+/// Connects under way before the start: below every server's backlog, whose overflow costs a second
+/// each.
 constexpr std::size_t kOpeningAtOnce = 256;
 /// For all connections before the start; what is not open by then is opened when it is needed.
 constexpr std::chrono::seconds kOpeningTime{30};
-/// A connection that failed is left alone so long, or a dead server would be asked as fast as refusals come.
+/// A connection that failed is left alone so long, or a dead server would be asked as fast as
+/// refusals come.
 constexpr nanoseconds kRest = milliseconds{100};
 /// How often timeouts are looked for.
 constexpr nanoseconds kSweep = milliseconds{250};
 /// The longest wait without an event, so that a stop is noticed.
 constexpr nanoseconds kLongestWait = milliseconds{100};
-constexpr std::int64_t kNever = INT64_MAX;
 
 std::int64_t thread_cpu_ns() {
   timespec time{};
@@ -66,12 +67,14 @@ int wait_events(int epoll, epoll_event* events, std::int64_t wait_ns) {
   const int got = ::epoll_pwait2(epoll, events, kEventsAtOnce, &timeout, nullptr);
   if (got >= 0 || errno != ENOSYS) return got;
   // Before Linux 5.11: whole milliseconds, rounded up so as not to spin.
-  return ::epoll_wait(epoll, events, kEventsAtOnce, static_cast<int>((wait_ns + 999'999) / 1'000'000));
+  return ::epoll_wait(epoll, events, kEventsAtOnce,
+                      static_cast<int>((wait_ns + 999'999) / 1'000'000));
 }
 
 class EpollWorker final : public Worker {
  public:
-  EpollWorker(const RushConfig& config, const Target& target, WorkerPlan plan, const common::Clock& clock)
+  EpollWorker(const RushConfig& config, const Target& target, WorkerPlan plan,
+              const common::Clock& clock)
       : config_(config),
         target_(target),
         plan_(std::move(plan)),
@@ -86,12 +89,14 @@ class EpollWorker final : public Worker {
         buyers_(plan_.members.size()),
         connections_(plan_.connections + plan_.idle_connections),
         scratch_(std::make_unique<char[]>(kReadBytes)),
-        purchase_head_(fmt::format("POST /api/flash-sales/items/{}/purchase HTTP/1.1\r\nHost: {}\r\n"
-                                   "Content-Length: 0\r\nAuthorization: Bearer ",
-                                   config.item_id, target.host)) {
+        purchase_head_(
+            fmt::format("POST /api/flash-sales/items/{}/purchase HTTP/1.1\r\nHost: {}\r\n"
+                        "Content-Length: 0\r\nAuthorization: Bearer ",
+                        config.item_id, target.host)) {
     if (config_.keys) keys_.resize(buyers_.size(), 0);
     // Room for everybody's first request and some more; pages that are never used cost nothing.
-    out_.history.reserve(std::min<std::size_t>(plan_.max_requests, buyers_.size() + buyers_.size() / 4 + 1024));
+    out_.history.reserve(
+        std::min<std::size_t>(plan_.max_requests, buyers_.size() + buyers_.size() / 4 + 1024));
   }
 
   ~EpollWorker() override {
@@ -166,11 +171,11 @@ class EpollWorker final : public Worker {
   struct Connection {
     int fd = -1;
     State state = State::kClosed;
-    bool free = false;           ///< it is in free_
-    std::int64_t since_ns = 0;   ///< connecting since
-    std::size_t answered = 0;    ///< of `flights`; the rest waits for answers, in this order
+    bool free = false;          ///< it is in free_
+    std::int64_t since_ns = 0;  ///< connecting since
+    std::size_t answered = 0;   ///< of `flights`; the rest waits for answers, in this order
     std::vector<Flight> flights;
-    std::string unread;          ///< the beginning of an answer
+    std::string unread;  ///< the beginning of an answer
     std::string unsent;
     [[nodiscard]] std::size_t in_flight() const noexcept { return flights.size() - answered; }
   };
@@ -196,8 +201,12 @@ class EpollWorker final : public Worker {
     std::string currency;
   };
 
-  [[nodiscard]] std::int64_t now_ns() const noexcept { return clock_.steady().time_since_epoch().count(); }
-  [[nodiscard]] bool is_idle(std::uint32_t number) const noexcept { return number >= plan_.connections; }
+  [[nodiscard]] std::int64_t now_ns() const noexcept {
+    return clock_.steady().time_since_epoch().count();
+  }
+  [[nodiscard]] bool is_idle(std::uint32_t number) const noexcept {
+    return number >= plan_.connections;
+  }
 
   // ---------------------------------------------------------------- before the start
 
@@ -222,7 +231,7 @@ class EpollWorker final : public Worker {
       while (next < connections_.size() && opening_ < kOpeningAtOnce) connect(next++, now_ns());
       if (next == connections_.size() && opening_ == 0) break;
       if (config_.stop != nullptr && config_.stop->load(std::memory_order_relaxed)) break;
-      sweep(now_ns());
+      if (now_ns() >= next_sweep_) sweep(now_ns());
       take_events(kLongestWait.count());
     }
     preparing_ = false;
@@ -289,7 +298,8 @@ class EpollWorker final : public Worker {
       free_.pop_front();
       connection.free = false;
       out_buffer_.clear();
-      while (connection.in_flight() < depth_ && something_due() && tally_.sent < plan_.max_requests) {
+      while (connection.in_flight() < depth_ && something_due() &&
+             tally_.sent < plan_.max_requests) {
         const Due due = take_due(now);
         Buyer& buyer = buyers_[due.buyer];
         if (buyer.since_ns < 0) buyer.since_ns = due.due_ns;
@@ -324,16 +334,18 @@ class EpollWorker final : public Worker {
     }
     const std::string& order = out_.history.text(buyers_[buyer].order);
     if (step != Step::kPay) {
-      fmt::format_to(std::back_inserter(out_buffer_),
-                     "GET /api/flash-sales/orders/{} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer ", order,
-                     target_.host);
+      fmt::format_to(
+          std::back_inserter(out_buffer_),
+          "GET /api/flash-sales/orders/{} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer ", order,
+          target_.host);
       append_token(buyer);
       out_buffer_ += "\r\n\r\n";
       return;
     }
     const Price& price = prices_[buyer];
-    const std::string body = fmt::format(R"({{"cardNumber":"4242424242424242","amount":{},"currency":"{}"}})",
-                                         price.amount, price.currency);
+    const std::string body =
+        fmt::format(R"({{"cardNumber":"4242424242424242","amount":{},"currency":"{}"}})",
+                    price.amount, price.currency);
     fmt::format_to(std::back_inserter(out_buffer_),
                    "POST /api/flash-sales/orders/{}/payment HTTP/1.1\r\nHost: {}\r\n"
                    "Content-Type: application/json\r\nContent-Length: {}\r\nAuthorization: Bearer ",
@@ -396,8 +408,8 @@ class EpollWorker final : public Worker {
     ::epoll_ctl(epoll_, EPOLL_CTL_MOD, connections_[number].fd, &event);
   }
 
-  /// Ends a connection. Requests without an answer get `kind`; a connection that failed rests first, one that
-  /// the server just closed (kind kOther) is open to be used again.
+  /// Ends a connection. Requests without an answer get `kind`; a connection that failed rests
+  /// first, one that the server just closed (kind kOther) is open to be used again.
   void disconnect(std::uint32_t number, AnswerKind kind, std::int64_t now) {
     Connection& connection = connections_[number];
     if (connection.state == State::kConnecting) {
@@ -410,7 +422,8 @@ class EpollWorker final : public Worker {
     connection.unread.clear();
     connection.unsent.clear();
     const std::vector<Flight> lost(
-        connection.flights.begin() + static_cast<std::ptrdiff_t>(connection.answered), connection.flights.end());
+        connection.flights.begin() + static_cast<std::ptrdiff_t>(connection.answered),
+        connection.flights.end());
     connection.flights.clear();
     connection.answered = 0;
     if (is_idle(number) && kind != AnswerKind::kConnectFailed) ++tally_.idle_lost;
@@ -421,7 +434,8 @@ class EpollWorker final : public Worker {
         resting_.push_back({now + kRest.count(), number});
       }
     }
-    // A request behind the last answer of a closing connection was not read by the server, or was: unknown.
+    // A request behind the last answer of a closing connection was not read by the server, or was:
+    // unknown.
     Answer answer;
     answer.kind = kind == AnswerKind::kOther ? AnswerKind::kCut : kind;
     for (const Flight& flight : lost) finish(flight, answer, now);
@@ -430,7 +444,8 @@ class EpollWorker final : public Worker {
   /// Sends out_buffer_ on an open connection that has nothing unsent.
   void send_now(std::uint32_t number, std::int64_t now) {
     Connection& connection = connections_[number];
-    const ssize_t sent = ::send(connection.fd, out_buffer_.data(), out_buffer_.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(connection.fd, out_buffer_.data(), out_buffer_.size(), MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(out_buffer_.size())) return;
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
       disconnect(number, AnswerKind::kCut, now);
@@ -505,7 +520,8 @@ class EpollWorker final : public Worker {
         return;
       }
     }
-    // The end, or bytes that nobody asked for (such as a 408 to an idle connection): not ours to use any more.
+    // The end, or bytes that nobody asked for (such as a 408 to an idle connection): not ours to
+    // use any more.
     if (ended || (connection.in_flight() == 0 && !bytes.empty())) {
       disconnect(number, connection.in_flight() == 0 ? AnswerKind::kOther : AnswerKind::kCut, now);
       return;
@@ -527,11 +543,12 @@ class EpollWorker final : public Worker {
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events_[static_cast<std::size_t>(i)];
       const std::uint32_t number = event.data.u32;
-      // A descriptor has one event in a batch, and connections are opened between batches only, so the event
-      // is of the connection that is there now.
+      // A descriptor has one event in a batch, and connections are opened between batches only, so
+      // the event is of the connection that is there now.
       const std::int64_t now = now_ns();
       const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
-      if ((event.events & EPOLLOUT) != 0 || (broken && connections_[number].state == State::kConnecting)) {
+      if ((event.events & EPOLLOUT) != 0 ||
+          (broken && connections_[number].state == State::kConnecting)) {
         on_writable(number, now);
       }
       if (((event.events & EPOLLIN) != 0 || broken) && connections_[number].state == State::kOpen) {
@@ -572,25 +589,27 @@ class EpollWorker final : public Worker {
   void note(const Flight& flight, const Answer& answer, std::uint32_t order, std::int64_t now) {
     const Ask ask = ask_of(flight.step);
     const std::int64_t waited = open_loop_ ? (flight.sent_ns - flight.due_ns) / 1000 : 0;
-    out_.history.add({.start_us = flight.sent_ns / 1000,
-                      // Rounded outwards, so that the checker never sees an answer before it was there.
-                      .end_us = (now + 999) / 1000,
-                      .member = plan_.members[flight.buyer],
-                      .expires_us = answer.expires_us,
-                      .key = config_.keys ? keys_[flight.buyer] : 0,
-                      .order = order,
-                      .waited_us = static_cast<std::uint32_t>(std::min<std::int64_t>(waited, UINT32_MAX)),
-                      .ask = ask,
-                      .answer = answer.kind,
-                      .status = answer.status,
-                      .final = answer.final});
+    out_.history.add(
+        {.start_us = flight.sent_ns / 1000,
+         // Rounded outwards, so that the checker never sees an answer before it was there.
+         .end_us = (now + 999) / 1000,
+         .member = plan_.members[flight.buyer],
+         .expires_us = answer.expires_us,
+         .key = config_.keys ? keys_[flight.buyer] : 0,
+         .order = order,
+         .waited_us = static_cast<std::uint32_t>(std::min<std::int64_t>(waited, UINT32_MAX)),
+         .ask = ask,
+         .answer = answer.kind,
+         .status = answer.status,
+         .final = answer.final});
     auto& counts = ask == Ask::kPurchase ? tally_.purchases : tally_.orders;
     ++counts[static_cast<std::size_t>(answer.kind)];
     if (answer.kind == AnswerKind::kConnectFailed || answer.kind == AnswerKind::kCut ||
         answer.kind == AnswerKind::kNoAnswer) {
       return;
     }
-    // Against coordinated omission: by the clock, the wait for a free connection is part of the answer's time.
+    // Against coordinated omission: by the clock, the wait for a free connection is part of the
+    // answer's time.
     const nanoseconds took{now - (open_loop_ ? flight.due_ns : flight.sent_ns)};
     recent_.record(took);
     if (ask != Ask::kPurchase) {
@@ -599,13 +618,18 @@ class EpollWorker final : public Worker {
     }
     out_.all.record(took);
     switch (answer.kind) {
-      case AnswerKind::kGranted: out_.grants.record(took); break;
+      case AnswerKind::kGranted:
+        out_.grants.record(took);
+        break;
       case AnswerKind::kSoldOut:
         if (answer.final) ++tally_.sold_out_final;
         [[fallthrough]];
       case AnswerKind::kAlready:
-      case AnswerKind::kClosed: out_.refusals.record(took); break;
-      default: break;
+      case AnswerKind::kClosed:
+        out_.refusals.record(took);
+        break;
+      default:
+        break;
     }
   }
 
@@ -641,7 +665,8 @@ class EpollWorker final : public Worker {
     for (const Connection& connection : connections_) {
       for (std::size_t i = connection.answered; i < connection.flights.size(); ++i) {
         const Flight& flight = connection.flights[i];
-        note(flight, none, ask_of(flight.step) == Ask::kPurchase ? 0 : buyers_[flight.buyer].order, now);
+        note(flight, none, ask_of(flight.step) == Ask::kPurchase ? 0 : buyers_[flight.buyer].order,
+             now);
       }
     }
   }
@@ -654,18 +679,18 @@ class EpollWorker final : public Worker {
   const std::size_t depth_;
   const Manners manners_;
   Random random_;
-  std::vector<Buyer> buyers_;             ///< one for each wanted unit
-  std::vector<std::uint32_t> keys_;       ///< by buyer, numbers of History::text, made at first use
+  std::vector<Buyer> buyers_;        ///< one for each wanted unit
+  std::vector<std::uint32_t> keys_;  ///< by buyer, numbers of History::text, made at first use
   std::unordered_map<std::uint32_t, Price> prices_;  ///< of buyers who are about to pay
-  std::vector<Connection> connections_;   ///< those at work, then the idle ones
-  std::deque<std::uint32_t> free_;        ///< connections with room, the longest unused first
-  std::deque<Resting> resting_;           ///< rising, since all rest equally long
+  std::vector<Connection> connections_;              ///< those at work, then the idle ones
+  std::deque<std::uint32_t> free_;  ///< connections with room, the longest unused first
+  std::deque<Resting> resting_;     ///< rising, since all rest equally long
   std::deque<Due> ready_;
   std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
   std::size_t next_arrival_ = 0;
-  std::uint32_t next_fresh_ = 0;          ///< closed loop: the next buyer who has not been served
-  std::string tokens_;                    ///< one after the other
-  std::vector<std::size_t> token_ends_;   ///< empty: made on the fly
+  std::uint32_t next_fresh_ = 0;         ///< closed loop: the next buyer who has not been served
+  std::string tokens_;                   ///< one after the other
+  std::vector<std::size_t> token_ends_;  ///< empty: made on the fly
   std::unique_ptr<char[]> scratch_;
   const std::string purchase_head_;
   std::string out_buffer_;
@@ -680,10 +705,11 @@ class EpollWorker final : public Worker {
   std::int64_t next_sweep_ = 0;
   Results out_;
 
-  // Held while the worker handles what came, never while it waits; the display asks once in a while.
+  // Held while the worker handles what came, never while it waits; the display asks once in a
+  // while.
   std::mutex mutex_;
-  Tally tally_;               // Guarded by mutex_ for the display; written by the worker only.
-  LatencyHistogram recent_;   // Guarded by mutex_.
+  Tally tally_;              // Guarded by mutex_ for the display; written by the worker only.
+  LatencyHistogram recent_;  // Guarded by mutex_.
 };
 
 }  // namespace

@@ -1,1 +1,2 @@
-def every_test(binary): return []
+SERVER_ARGS=[]
+TESTS=[]

@@ -1,80 +1,110 @@
 #!/usr/bin/env python3
 """The real program from outside. The last line is "N passed, N failed"."""
 import argparse
+import os
 import sys
 import time
 import traceback
 
+import contract
 import crash
 import errors
 import holds
 import races
 import soldout
-from support import Server
+from support import Server, Skip
 
 
-def run_tests(binary, name, tests, server_args, keep):
-    passed = failed = 0
+class Tally:
+    passed = 0
+    failed = 0
+    skipped = 0
+
+
+def run_test(tally, name, what, test):
+    """One test; whether it went well. A failure says all that is known."""
+    begun = time.monotonic()
+    try:
+        test()
+    except Skip as reason:
+        tally.skipped += 1
+        print(f"SKIP {name}: {what}: {reason}", flush=True)
+        return True
+    except Exception:  # whatever it is: the other tests go on, and it is shown
+        tally.failed += 1
+        print(f"FAIL {name}: {what}\n{traceback.format_exc()}", flush=True)
+        return False
+    tally.passed += 1
+    print(f"ok   {name}: {what} ({time.monotonic() - begun:.1f} s)", flush=True)
+    return True
+
+
+def run_suite(tally, binary, name, tests, server_args, keep):
+    """Tests that share a server; one that fails leaves its folder, and the next one gets a new server."""
     server = None
     for what, test in tests:
-        begun = time.monotonic()
-        try:
-            if server is None or server.process.poll() is not None:
+        def whole(test=test):
+            nonlocal server
+            if server is None:
                 server = Server(binary, args=server_args)
             test(server)
+            assert server.process.poll() is None, f"the server has ended with {server.process.returncode}"
             server.verify()
             server.no_money_lost()
-            assert server.process.poll() is None, "the server has ended"
-            print(f"ok   {name}: {what} ({time.monotonic() - begun:.1f} s)", flush=True)
-            passed += 1
-        except Exception:  # pylint: disable=broad-except
-            failed += 1
-            print(f"FAIL {name}: {what}\n{traceback.format_exc()}", flush=True)
-            if server is not None:
-                print(f"     log: {server.log}\n{server.log.read_text()[-2000:]}", flush=True)
-                server.close(keep=True)
-                server = None
-    if server is not None:
-        code = server.stop()
-        if code != 0:
-            failed += 1
-            print(f"FAIL {name}: the server ended with {code}\n{server.log.read_text()[-3000:]}", flush=True)
-        server.close(keep)
-    return passed, failed
+
+        if run_test(tally, name, what, whole) or server is None:
+            continue
+        print(f"     kept: {server.folder}\n{server.log_end(2000)}", flush=True)
+        server.close(keep=True)
+        server = None
+    if server is None:
+        return
+    code = server.stop()
+    if code != 0:
+        tally.failed += 1
+        print(f"FAIL {name}: the server ended with {code}, kept: {server.folder}\n{server.log_end()}", flush=True)
+    server.close(keep or code != 0)
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", required=True, help="the program, build/release/bin/doorbuster")
     parser.add_argument("--quick", action="store_true", help="what takes long as a sample")
-    parser.add_argument("--only", choices=["races", "crash", "holds", "soldout", "errors"])
-    parser.add_argument("--runs", type=int, help="of the crash test and the race (120 and 100; quick: 6 and 5)")
-    parser.add_argument("--seed", type=int, default=1)
+    suites = ["races", "holds", "soldout", "errors", "contract", "crash"]
+    parser.add_argument("--only", choices=suites)
+    parser.add_argument("--runs", type=int, help="of the race and the crash test (100 and 120; quick: 3 and 4)")
+    parser.add_argument("--seed", type=int, default=1, help="of the crash test; a run of the log can be had again")
     parser.add_argument("--keep", action="store_true", help="keep the data folders")
     args = parser.parse_args()
-    passed = failed = 0
-
-    def count(result):
-        nonlocal passed, failed
-        passed += result[0]
-        failed += result[1]
+    if not os.access(args.server, os.X_OK):
+        print(f"{args.server} is no program; build it first\n0 passed, 1 failed")
+        return 1
+    if args.runs is not None and args.runs < 1:
+        parser.error("--runs must be at least 1")
+    tally = Tally()
 
     def wanted(name):
         return args.only in (None, name)
 
     if wanted("races"):
-        count(run_tests(args.server, "races", races.tests(args.runs or (5 if args.quick else 100)), [], args.keep))
+        run_suite(tally, args.server, "races", races.tests(args.runs or (3 if args.quick else 100)), [], args.keep)
     if wanted("holds"):
-        count(run_tests(args.server, "holds", holds.every_test(args.server), [], args.keep))
+        run_suite(tally, args.server, "holds", holds.TESTS, [], args.keep)
     if wanted("soldout"):
-        count(run_tests(args.server, "soldout", soldout.every_test(args.server), [], args.keep))
+        run_suite(tally, args.server, "soldout", soldout.TESTS, [], args.keep)
     if wanted("errors"):
-        count(run_tests(args.server, "errors", errors.every_test(args.server),
-                        ["--http.header_timeout_ms", "1000", "--http.body_timeout_ms", "1000"], args.keep))
+        run_suite(tally, args.server, "errors", errors.TESTS, errors.SERVER_ARGS, args.keep)
+    # After the others: it also looks at every answer that they have got.
+    if wanted("contract"):
+        run_suite(tally, args.server, "contract", contract.TESTS, [], args.keep)
     if wanted("crash"):
-        count(crash.suite(args.server, args.runs or (6 if args.quick else 120), args.seed))
-    print(f"\n{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+        runs = args.runs or (4 if args.quick else 120)
+        run_test(tally, "crash", f"kill -9 in a rush and go on, {runs} runs",
+                 lambda: crash.suite(args.server, runs, args.seed, args.keep))
+    if tally.skipped:
+        print(f"\n{tally.skipped} skipped, the reasons are above")
+    print(f"\n{tally.passed} passed, {tally.failed} failed")
+    return 1 if tally.failed or not tally.passed else 0
 
 
 if __name__ == "__main__":

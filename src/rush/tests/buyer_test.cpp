@@ -16,7 +16,8 @@ struct Situation {
   Random random{1};
   common::Instant now = common::from_micros(1'000'000'000);
 
-  Move after(Step step, Answer answer, const Manners& manners = kPatient, nanoseconds spent = seconds{1}) {
+  Move after(Step step, Answer answer, const Manners& manners = kPatient,
+             nanoseconds spent = seconds{1}) {
     return decide(step, answer, manners, spent.count(), now, buyer, random);
   }
 };
@@ -31,19 +32,18 @@ TEST(Buyer, GoesHomeWithOneUnit) {
   Situation s;
   EXPECT_EQ(s.after(Step::kBuy, of(AnswerKind::kGranted)), Move{});
   EXPECT_EQ(s.buyer.ending, Ending::kGot);
-  EXPECT_FALSE(s.buyer.held_before);
 }
 
 TEST(Buyer, WhoHasOneAlreadyHasGotOne) {
   Situation s;
   EXPECT_EQ(s.after(Step::kBuy, of(AnswerKind::kAlready)), Move{});
   EXPECT_EQ(s.buyer.ending, Ending::kGot);
-  EXPECT_TRUE(s.buyer.held_before);
 }
 
 TEST(Buyer, TriesAgainAfterEverythingThatProvesNothing) {
-  for (const AnswerKind kind : {AnswerKind::kBusy, AnswerKind::kLimited, AnswerKind::kServerError, AnswerKind::kPaused,
-                                AnswerKind::kConnectFailed, AnswerKind::kCut, AnswerKind::kNoAnswer}) {
+  for (const AnswerKind kind :
+       {AnswerKind::kBusy, AnswerKind::kLimited, AnswerKind::kServerError, AnswerKind::kPaused,
+        AnswerKind::kConnectFailed, AnswerKind::kCut, AnswerKind::kNoAnswer}) {
     Situation s;
     const Move move = s.after(Step::kBuy, of(kind));
     EXPECT_EQ(move.step, Step::kBuy) << to_string(kind);
@@ -106,8 +106,9 @@ TEST(Buyer, WaitsForTheOpeningUnlessItIsBeyondThePatience) {
 }
 
 TEST(Buyer, DoesNotAskAgainWhereThatCannotHelp) {
-  for (const AnswerKind kind : {AnswerKind::kClosed, AnswerKind::kForbidden, AnswerKind::kUnauthorized,
-                                AnswerKind::kNotFound, AnswerKind::kOther}) {
+  for (const AnswerKind kind :
+       {AnswerKind::kClosed, AnswerKind::kForbidden, AnswerKind::kUnauthorized,
+        AnswerKind::kNotFound, AnswerKind::kOther}) {
     Situation s;
     EXPECT_EQ(s.after(Step::kBuy, of(kind)), Move{}) << to_string(kind);
     EXPECT_EQ(s.buyer.ending, Ending::kRefused);
@@ -139,8 +140,10 @@ TEST(Buyer, AsksAgainLooksAndPays) {
 
 TEST(Buyer, WhoHoldsAndIsToldSoldOutStillHolds) {
   Situation s;
-  EXPECT_EQ(s.after(Step::kBuy, of(AnswerKind::kGranted), {.patience = seconds{60}, .ask_again_share = 1}).step,
-            Step::kAskAgain);
+  EXPECT_EQ(
+      s.after(Step::kBuy, of(AnswerKind::kGranted), {.patience = seconds{60}, .ask_again_share = 1})
+          .step,
+      Step::kAskAgain);
   EXPECT_EQ(s.after(Step::kAskAgain, of(AnswerKind::kSoldOut)), Move{});
   EXPECT_EQ(s.buyer.ending, Ending::kGot);
 }

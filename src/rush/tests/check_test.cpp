@@ -40,8 +40,12 @@ struct Story {
   }
   LedgerRow& row(std::int64_t who, std::string order, std::optional<std::int64_t> slot,
                  OrderStatus state = OrderStatus::kPending) {
-    ledger.rows.push_back(
-        {.order = order, .grant = "g" + order, .member = who, .slot = slot, .nth = 1, .state = state});
+    ledger.rows.push_back({.order = order,
+                           .grant = "g" + order,
+                           .member = who,
+                           .slot = slot,
+                           .nth = 1,
+                           .state = state});
     if (state == OrderStatus::kRejected) ledger.rows.back().nth.reset();
     return ledger.rows.back();
   }
@@ -78,10 +82,10 @@ std::vector<FindingKind> kinds(const Verdict& verdict) {
   return list;
 }
 
-#define EXPECT_FINDS(verdict, kind, times)                       \
-  do {                                                           \
-    const Verdict said = (verdict);                              \
-    EXPECT_THAT(kinds(said), ElementsAre(FindingKind::kind));    \
+#define EXPECT_FINDS(verdict, kind, times)                        \
+  do {                                                            \
+    const Verdict said = (verdict);                               \
+    EXPECT_THAT(kinds(said), ElementsAre(FindingKind::kind));     \
     EXPECT_EQ(said.count(FindingKind::kind), std::size_t{times}); \
   } while (false)
 
@@ -157,8 +161,9 @@ TEST(Check, FindsASlotTwice) {
 }
 
 TEST(Check, FindsASlotOutsideOfTheQuantity) {
-  for (const std::optional<std::int64_t> slot : {std::optional<std::int64_t>(0), std::optional<std::int64_t>(4),
-                                                 std::optional<std::int64_t>()}) {
+  for (const std::optional<std::int64_t> slot :
+       {std::optional<std::int64_t>(0), std::optional<std::int64_t>(4),
+        std::optional<std::int64_t>()}) {
     Story story = sold();
     story.ledger.rows[2].slot = slot;
     EXPECT_FINDS(story.judge(), kSlotRange, 1);
@@ -202,7 +207,8 @@ TEST(Check, FindsAMemberWhoWasRefusedAndHolds) {
 }
 
 TEST(Check, OnlyCountsARowThatNobodyToldOfWhenTheAnswerWasLost) {
-  for (const AnswerKind lost : {AnswerKind::kCut, AnswerKind::kNoAnswer, AnswerKind::kBusy, AnswerKind::kServerError}) {
+  for (const AnswerKind lost :
+       {AnswerKind::kCut, AnswerKind::kNoAnswer, AnswerKind::kBusy, AnswerKind::kServerError}) {
     Story story = sold();
     story.pending.pop_back();
     story.pending.pop_back();
@@ -382,7 +388,8 @@ TEST(Check, FindsADeadlineThatIsAnotherInTheRow) {
 }
 
 TEST(Check, FindsAPaymentThatWasNotKept) {
-  for (const OrderStatus state : {OrderStatus::kPaid, OrderStatus::kCanceled, OrderStatus::kPending, OrderStatus::kExpired}) {
+  for (const OrderStatus state :
+       {OrderStatus::kPaid, OrderStatus::kCanceled, OrderStatus::kPending, OrderStatus::kExpired}) {
     Story story = sold();
     Request& paid = story.asked(1, 30, 40, AnswerKind::kPaid, "a");
     paid.ask = Ask::kPay;
@@ -440,7 +447,12 @@ TEST(History, WritesALineOfCsvForEachRequest) {
                         .status = OrderStatus::kPending};
   std::string out;
   append_csv(history, request, 1000, out);
-  append_csv(history, {.start_us = 1000, .end_us = 1001, .member = 7, .answer = AnswerKind::kSoldOut, .final = true},
+  append_csv(history,
+             {.start_us = 1000,
+              .end_us = 1001,
+              .member = 7,
+              .answer = AnswerKind::kSoldOut,
+              .final = true},
              1000, out);
   EXPECT_EQ(out,
             "purchase,42,\"a,\"\"b\",500,1500,granted,0,o1,PENDING,1970-01-01T00:00:01Z\n"

@@ -20,8 +20,8 @@
 
 namespace doorbuster::rush {
 
-/// A small honest shop behind a real socket, with knobs for everything that may go wrong. Tokens are the
-/// member's number, the administrator's is "admin". One thread; state survives a restart.
+/// A small honest shop behind a real socket, with knobs for everything that may go wrong. Tokens
+/// are the member's number, the administrator's is "admin". One thread; state survives a restart.
 class FakeShop {
  public:
   struct Row {
@@ -33,18 +33,19 @@ class FakeShop {
   };
   struct Knobs {
     std::int64_t quantity = 10;
-    int busy_first = 0;             ///< each member's first so many purchases are answered busy
-    std::string busy_headers;       ///< such as "Retry-After: 1\r\n"
-    int cut_first = 0;              ///< each member's first so many purchases are done, and the answer is cut
-    std::size_t restart_after = 0;  ///< once, after so many purchases, the server dies and comes back
+    int busy_first = 0;        ///< each member's first so many purchases are answered busy
+    std::string busy_headers;  ///< such as "Retry-After: 1\r\n"
+    int cut_first = 0;  ///< each member's first so many purchases are done, and the answer is cut
+    std::size_t restart_after =
+        0;  ///< once, after so many purchases, the server dies and comes back
     std::chrono::milliseconds down{300};
-    bool close_each = false;        ///< Connection: close with every answer
-    bool forget_row = false;        ///< the first grant is answered, and never recorded
-    bool refuse_holders = false;    ///< who asks again is told sold out
-    bool silent_first = false;      ///< the first purchase is never answered
+    bool close_each = false;      ///< Connection: close with every answer
+    bool forget_row = false;      ///< the first grant is answered, and never recorded
+    bool refuse_holders = false;  ///< who asks again is told sold out
+    bool silent_first = false;    ///< the first purchase is never answered
     bool final = true;
     bool admin_fails = false;
-    int not_ready_first = 0;        ///< so many payments are answered NOT_READY
+    int not_ready_first = 0;  ///< so many payments are answered NOT_READY
   };
 
   explicit FakeShop(Knobs knobs) : knobs_(knobs), wake_(::eventfd(0, EFD_CLOEXEC)) {
@@ -93,7 +94,7 @@ class FakeShop {
   };
 
   void listen_again() {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_in address{};
@@ -119,7 +120,8 @@ class FakeShop {
     for (;;) {
       std::vector<pollfd> list{{.fd = wake_, .events = POLLIN, .revents = 0},
                                {.fd = listener_, .events = POLLIN, .revents = 0}};
-      for (const Client& client : clients_) list.push_back({.fd = client.fd, .events = POLLIN, .revents = 0});
+      for (const Client& client : clients_)
+        list.push_back({.fd = client.fd, .events = POLLIN, .revents = 0});
       ::poll(list.data(), list.size(), -1);
       if (list[0].revents != 0) return;
       std::vector<Client> kept;
@@ -142,8 +144,11 @@ class FakeShop {
         continue;
       }
       if (list[1].revents != 0) {
-        const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-        if (fd >= 0) clients_.push_back({fd, {}});
+        // All that wait, before anybody is served again: whoever is connected then has been
+        // counted.
+        for (int fd = -1; (fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+          clients_.push_back({fd, {}});
+        }
         const std::lock_guard lock(mutex_);
         most_connections_ = std::max(most_connections_, clients_.size());
       }
@@ -160,7 +165,8 @@ class FakeShop {
       const std::size_t end = client.in.find("\r\n\r\n");
       if (end == std::string::npos) return true;
       const std::string head = client.in.substr(0, end + 2);
-      const std::size_t length = static_cast<std::size_t>(std::atoll(header(head, "Content-Length").c_str()));
+      const std::size_t length =
+          static_cast<std::size_t>(std::atoll(header(head, "Content-Length").c_str()));
       if (client.in.size() < end + 4 + length) return true;
       const std::string body = client.in.substr(end + 4, length);
       client.in.erase(0, end + 4 + length);
@@ -182,15 +188,17 @@ class FakeShop {
     return head.substr(from, head.find("\r\n", from) - from);
   }
 
-  [[nodiscard]] Reply reply(int status, const std::string& body, const std::string& headers = {}) const {
+  [[nodiscard]] Reply reply(int status, const std::string& body,
+                            const std::string& headers = {}) const {
     return {fmt::format("HTTP/1.1 {} X\r\n{}{}Content-Length: {}\r\n\r\n{}", status, headers,
                         knobs_.close_each ? "Connection: close\r\n" : "", body.size(), body)};
   }
 
   static std::string order_body(const Row& row, const std::string& before = {}) {
-    return fmt::format(R"({{{}"orderId":"{}","status":"{}","payable":true,"expiresAt":"2030-01-01T00:00:{:02}Z",)"
-                       R"("amount":{{"amount":12000,"currency":"KRW"}}}})",
-                       before, row.order, row.state, row.slot % 60);
+    return fmt::format(
+        R"({{{}"orderId":"{}","status":"{}","payable":true,"expiresAt":"2030-01-01T00:00:{:02}Z",)"
+        R"("amount":{{"amount":12000,"currency":"KRW"}}}})",
+        before, row.order, row.state, row.slot % 60);
   }
 
   Reply answer(const std::string& head, const std::string& body) {
@@ -208,7 +216,8 @@ class FakeShop {
     }
     const std::string orders = "/api/flash-sales/orders/";
     if (!path.starts_with(orders)) return reply(404, R"({"error":"NOT_FOUND"})");
-    const std::string id = path.substr(orders.size(), path.find('/', orders.size()) - orders.size());
+    const std::string id =
+        path.substr(orders.size(), path.find('/', orders.size()) - orders.size());
     for (Row& row : rows_) {
       if (row.order != id || row.member != member) continue;
       if (method == "GET") return reply(200, order_body(row));
@@ -240,7 +249,8 @@ class FakeShop {
                                    : reply(409, order_body(row, R"("error":"ALREADY_PURCHASED",)"));
     }
     if (next_slot_ > knobs_.quantity) return reply(410, gone);
-    const Row row{.order = fmt::format("o{}", next_slot_), .member = member, .slot = next_slot_, .key = key};
+    const Row row{
+        .order = fmt::format("o{}", next_slot_), .member = member, .slot = next_slot_, .key = key};
     ++next_slot_;
     if (!(knobs_.forget_row && row.slot == 1)) rows_.push_back(row);
     return reply(202, order_body(row));
@@ -254,22 +264,25 @@ class FakeShop {
     if (path == "/api/admin/flash-sales/3/open") return reply(200, R"({"id":3})");
     if (!path.starts_with(item)) return reply(404, R"({"error":"NOT_FOUND"})");
     if (path == item) {
-      return reply(200, fmt::format(R"({{"id":7,"quantity":{},"perMember":1,"sold":{}}})", knobs_.quantity,
-                                    rows_.size()));
+      return reply(200, fmt::format(R"({{"id":7,"quantity":{},"perMember":1,"sold":{}}})",
+                                    knobs_.quantity, rows_.size()));
     }
     if (knobs_.admin_fails) return reply(503, R"({"error":"BUSY"})");
     // Pages of three, so that the cursor is used.
     const std::size_t cursor = path.find("after=");
-    const std::size_t from = cursor == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(path.c_str() + cursor + 6));
+    const std::size_t from = cursor == std::string::npos
+                                 ? 0
+                                 : static_cast<std::size_t>(std::atoll(path.c_str() + cursor + 6));
     const std::size_t to = std::min(rows_.size(), from + 3);
     std::string out = "{\"orders\":[";
     for (std::size_t i = from; i < to; ++i) {
       const Row& row = rows_[i];
-      out += fmt::format(R"({}{{"grantId":"g{}","orderId":"{}","memberId":{},"slot":{},"nth":1,"state":"{}",)"
-                         R"("reason":null,"mergedInto":null,"key":{},"amount":{{"amount":12000,"currency":"KRW"}},)"
-                         R"("recordedAt":"2029-01-01T00:00:00Z","expiresAt":"2030-01-01T00:00:{:02}Z"}})",
-                         i == from ? "" : ",", row.order, row.order, row.member, row.slot, row.state,
-                         row.key.empty() ? "null" : fmt::format("\"{}\"", row.key), row.slot % 60);
+      out += fmt::format(
+          R"({}{{"grantId":"g{}","orderId":"{}","memberId":{},"slot":{},"nth":1,"state":"{}",)"
+          R"("reason":null,"mergedInto":null,"key":{},"amount":{{"amount":12000,"currency":"KRW"}},)"
+          R"("recordedAt":"2029-01-01T00:00:00Z","expiresAt":"2030-01-01T00:00:{:02}Z"}})",
+          i == from ? "" : ",", row.order, row.order, row.member, row.slot, row.state,
+          row.key.empty() ? "null" : fmt::format("\"{}\"", row.key), row.slot % 60);
     }
     out += fmt::format("],\"next\":{}}}", to < rows_.size() ? fmt::format("\"{}\"", to) : "null");
     return reply(200, out);
@@ -284,12 +297,12 @@ class FakeShop {
   std::thread thread_;
 
   mutable std::mutex mutex_;
-  std::vector<Row> rows_;                  // Guarded by mutex_.
-  std::map<std::int64_t, int> asked_;      // Guarded by mutex_.
-  std::int64_t next_slot_ = 1;             // Guarded by mutex_.
-  std::size_t purchases_ = 0;              // Guarded by mutex_.
-  int payments_ = 0;                       // Guarded by mutex_.
-  std::size_t most_connections_ = 0;       // Guarded by mutex_.
+  std::vector<Row> rows_;              // Guarded by mutex_.
+  std::map<std::int64_t, int> asked_;  // Guarded by mutex_.
+  std::int64_t next_slot_ = 1;         // Guarded by mutex_.
+  std::size_t purchases_ = 0;          // Guarded by mutex_.
+  int payments_ = 0;                   // Guarded by mutex_.
+  std::size_t most_connections_ = 0;   // Guarded by mutex_.
 };
 
 }  // namespace doorbuster::rush

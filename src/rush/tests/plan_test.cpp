@@ -32,7 +32,8 @@ TEST(Arrivals, OfARampRiseAndEndWithItsTime) {
   EXPECT_TRUE(std::is_sorted(list.begin(), list.end()));
   EXPECT_EQ(list.back(), nanoseconds{seconds{10}});
   // A rate that grows linearly: a quarter has come after half the time.
-  const auto half = std::upper_bound(list.begin(), list.end(), nanoseconds{seconds{5}}) - list.begin();
+  const auto half =
+      std::upper_bound(list.begin(), list.end(), nanoseconds{seconds{5}}) - list.begin();
   EXPECT_NEAR(static_cast<double>(half), 2500, 1);
 }
 

@@ -32,7 +32,8 @@ RushReport sample() {
   report.all.record(microseconds{1500});
   report.grants.record(microseconds{1500});
   report.workers.emplace_back();
-  report.server = ServerSide{.quantity = 3, .per_member = 1, .rows = 3, .slots = 3, .members = 3, .quiet = true};
+  report.server = ServerSide{
+      .quantity = 3, .per_member = 1, .rows = 3, .slots = 3, .members = 3, .quiet = true};
   report.verdict.holding = 3;
   History history;
   history.add({.start_us = 0, .end_us = 1500, .answer = AnswerKind::kGranted});
@@ -72,15 +73,19 @@ TEST(Report, ShowsTheFiguresInTheTable) {
   EXPECT_THAT(text_report(report), HasSubstr("all invariants hold\n"));
   EXPECT_THAT(text_report(report), Not(HasSubstr("THE GENERATOR WAS THE LIMIT")));
   report.limited_by = "a worker thread used 99 % of a core";
-  report.verdict.findings.push_back({.kind = FindingKind::kSlotTwice, .count = 2, .examples = {"slot 4: a and b"}});
-  EXPECT_THAT(text_report(report), HasSubstr("THE GENERATOR WAS THE LIMIT: a worker thread used 99 % of a core"));
-  EXPECT_THAT(text_report(report), HasSubstr("BROKEN  SLOT_TWICE: two rows hold the same slot (2)\n"));
+  report.verdict.findings.push_back(
+      {.kind = FindingKind::kSlotTwice, .count = 2, .examples = {"slot 4: a and b"}});
+  EXPECT_THAT(text_report(report),
+              HasSubstr("THE GENERATOR WAS THE LIMIT: a worker thread used 99 % of a core"));
+  EXPECT_THAT(text_report(report),
+              HasSubstr("BROKEN  SLOT_TWICE: two rows hold the same slot (2)\n"));
   EXPECT_THAT(text_report(report), HasSubstr("slot 4: a and b"));
 }
 
 TEST(Report, IsOneJsonObject) {
   RushReport report = sample();
-  report.verdict.findings.push_back({.kind = FindingKind::kSlotTwice, .count = 2, .examples = {"x"}});
+  report.verdict.findings.push_back(
+      {.kind = FindingKind::kSlotTwice, .count = 2, .examples = {"x"}});
   const boost::json::value value = boost::json::parse(json_report(report));
   EXPECT_EQ(value.at("outcome").as_string(), "broken");
   EXPECT_EQ(value.at("purchases").at("sold_out").to_number<int>(), 1234);
@@ -97,7 +102,8 @@ TEST(Report, IsAPageThatNeedsNothingFromOutside) {
   EXPECT_THAT(page, HasSubstr("All invariants hold."));
   EXPECT_THAT(page, HasSubstr("http://&lt;script&gt;"));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme:dark"));
-  for (const char* forbidden : {"<script", "<link", "<img", "src=", "url(", "@import", "nan", "inf\""}) {
+  for (const char* forbidden :
+       {"<script", "<link", "<img", "src=", "url(", "@import", "nan", "inf\""}) {
     EXPECT_THAT(page, Not(HasSubstr(forbidden)));
   }
 }
@@ -113,7 +119,8 @@ TEST(Timeline, PutsEachAnswerIntoTheStretchOfItsEnd) {
   History history;
   history.add({.start_us = 0, .end_us = 99'999, .answer = AnswerKind::kGranted});
   history.add({.start_us = 0, .end_us = 100'000, .answer = AnswerKind::kSoldOut});
-  history.add({.start_us = 0, .end_us = 199'999, .waited_us = 1'000'000, .answer = AnswerKind::kBusy});
+  history.add(
+      {.start_us = 0, .end_us = 199'999, .waited_us = 1'000'000, .answer = AnswerKind::kBusy});
   history.add({.start_us = 0, .end_us = 1'000'000, .answer = AnswerKind::kCut});
   const std::vector<TimeBin> bins = make_timeline(history, 0, 1, 10);
   ASSERT_EQ(bins.size(), 11U);
@@ -135,7 +142,8 @@ TEST(Live, ShowsRatesOfTheInterval) {
   moment.before.purchases[static_cast<std::size_t>(AnswerKind::kGranted)] = 100;
   moment.recent.record(microseconds{250});
   EXPECT_EQ(live_line(moment, 0),
-            "  12.3 s  3,000 sent  1,000/s  2,100 granted  0 refused  0 busy  7 errors  p50 250 us  p99 250 us");
+            "  12.3 s  3,000 sent  1,000/s  2,100 granted  0 refused  0 busy  7 errors  p50 250 us "
+            " p99 250 us");
   EXPECT_THAT(live_line(moment, 4), HasSubstr("[##..]"));
 }
 

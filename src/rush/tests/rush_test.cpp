@@ -35,7 +35,8 @@ RushConfig config_for(const FakeShop& shop) {
 }
 
 std::uint64_t of(const RushReport& report, AnswerKind kind) {
-  return report.purchases[static_cast<std::size_t>(kind)] + report.orders[static_cast<std::size_t>(kind)];
+  return report.purchases[static_cast<std::size_t>(kind)] +
+         report.orders[static_cast<std::size_t>(kind)];
 }
 std::uint64_t of(const RushReport& report, Ending ending) {
   return report.endings[static_cast<std::size_t>(ending)];
@@ -188,7 +189,8 @@ TEST(Rush, ComesByTheClockInAnOpenLoop) {
 }
 
 TEST(Rush, CountsTheWaitForAConnectionInAnOpenLoop) {
-  // One connection, and a server that leaves the first request without an answer: whoever came meanwhile waited.
+  // One connection, and a server that leaves the first request without an answer: whoever came
+  // meanwhile waited.
   FakeShop shop({.quantity = 50, .silent_first = true});
   RushConfig config = config_for(shop);
   config.curve = Curve::kRamp;
@@ -246,7 +248,8 @@ TEST(Rush, EndsWhenItIsInterrupted) {
   std::atomic<bool> stop{false};
   std::atomic<int> made{0};
   config.stop = &stop;
-  config.premade_tokens = 0;  // made when they are sent, so that the interruption falls into the load
+  config.premade_tokens =
+      0;  // made when they are sent, so that the interruption falls into the load
   config.make_token = [&](std::int64_t member) {
     if (++made == 20) stop = true;
     return std::to_string(member);
@@ -305,7 +308,8 @@ TEST(Rush, SaysWhenTheLedgerCouldNotBeRead) {
 TEST(Rush, WritesHistoryAndPage) {
   FakeShop shop({.quantity = 10});
   RushConfig config = config_for(shop);
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / fmt::format("rush-{}", ::getpid());
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / fmt::format("rush-{}", ::getpid());
   std::filesystem::create_directories(folder);
   config.history_path = (folder / "history.csv").string();
   config.report_path = (folder / "rush.html").string();
@@ -353,7 +357,8 @@ TEST(RushConfig, IsRefusedFieldByField) {
     RushConfig config = good;
     change(config);
     const auto checked = check_config(config);
-    return checked ? std::string("accepted") : checked.error().message.substr(0, checked.error().message.find(':'));
+    return checked ? std::string("accepted")
+                   : checked.error().message.substr(0, checked.error().message.find(':'));
   };
   EXPECT_EQ(refused([](RushConfig& c) { c.members = 0; }), "members");
   EXPECT_EQ(refused([](RushConfig& c) { c.members = 10'000'001; }), "members");
@@ -368,7 +373,8 @@ TEST(RushConfig, IsRefusedFieldByField) {
   EXPECT_EQ(refused([](RushConfig& c) { c.pay_share = 1.01; }), "pay_share");
   EXPECT_EQ(refused([](RushConfig& c) { c.ask_again_share = -0.01; }), "ask_again_share");
   EXPECT_EQ(refused([](RushConfig& c) { c.curve = Curve::kPoisson, c.rate = 0; }), "rate");
-  EXPECT_EQ(refused([](RushConfig& c) { c.curve = Curve::kRamp, c.ramp = milliseconds{0}; }), "ramp");
+  EXPECT_EQ(refused([](RushConfig& c) { c.curve = Curve::kRamp, c.ramp = milliseconds{0}; }),
+            "ramp");
   EXPECT_EQ(refused([](RushConfig& c) { c.token_secret = std::string(31, 'x'); }), "token_secret");
   EXPECT_EQ(refused([](RushConfig& c) { c.token_secret = std::string(32, 'x'); }), "accepted");
 }
@@ -381,14 +387,45 @@ TEST(Url, TakesOnlyPlainHttp) {
   EXPECT_EQ(url->authority, "[::1]:8080");
   EXPECT_EQ(parse_url("http://shop")->port, 80);
   EXPECT_EQ(parse_url("http://shop:65535")->port, 65535);
-  for (const char* wrong : {"https://shop", "ftp://shop", "shop:80", "http://", "http://:80", "http://shop:0",
-                            "http://shop:65536", "http://shop:80x", "http://shop:", "http://shop/path",
-                            "http://me@shop", "http://[::1", "http://[::1]80"}) {
+  for (const char* wrong :
+       {"https://shop", "ftp://shop", "shop:80", "http://", "http://:80", "http://shop:0",
+        "http://shop:65536", "http://shop:80x", "http://shop:", "http://shop/path",
+        "http://me@shop", "http://[::1", "http://[::1]80"}) {
     const auto refused = parse_url(wrong);
     ASSERT_FALSE(refused) << wrong;
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
   }
   EXPECT_THAT(parse_url("https://shop").error().message, HasSubstr("https is not supported"));
+}
+
+TEST(Target, UsesAnotherSourceAddressForEach25000Connections) {
+  FakeShop shop({});
+  const auto target = find_target(shop.url());
+  ASSERT_TRUE(target);
+  EXPECT_TRUE(target->loopback);
+  for (const auto& [number, source] : {std::pair<std::size_t, std::string>{0, "127.0.0.1"},
+                                       {kConnectionsPerSource - 1, "127.0.0.1"},
+                                       {kConnectionsPerSource, "127.0.0.2"},
+                                       {3 * kConnectionsPerSource, "127.0.0.4"}}) {
+    const auto fd = start_connect(*target, number);
+    ASSERT_TRUE(fd) << fd.error().message;
+    pollfd ready{.fd = *fd, .events = POLLOUT, .revents = 0};
+    ASSERT_EQ(::poll(&ready, 1, 5000), 1);
+    sockaddr_in local{};
+    socklen_t size = sizeof local;
+    ASSERT_EQ(::getsockname(*fd, reinterpret_cast<sockaddr*>(&local), &size), 0);
+    EXPECT_EQ(ntohl(local.sin_addr.s_addr), ntohl(::inet_addr(source.c_str())));
+    ::close(*fd);
+  }
+}
+
+TEST(Target, NamesTheLimitOfOpenFiles) {
+  EXPECT_TRUE(raise_file_limit(10));
+  const auto refused = raise_file_limit(2'000'000'000);  // more than any kernel allows
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("2000000000 connections need 2000000064 open files"));
 }
 
 }  // namespace
