@@ -100,8 +100,8 @@ std::string_view next_member(std::string_view& rest) noexcept {
 }
 
 // Most bytes of a request belong to long runs of one kind, so they are looked at sixteen at a time.
-using Lanes = unsigned char [[gnu::vector_size(16)]];
-using Marks = signed char [[gnu::vector_size(16)]];  ///< all bits set where something holds
+using Lanes = unsigned char __attribute__((vector_size(16)));
+using Marks = signed char __attribute__((vector_size(16)));  ///< all bits set where something holds
 
 Marks letters(Lanes bytes) noexcept { return ((bytes | 0x20) - 'a') <= ('z' - 'a'); }
 

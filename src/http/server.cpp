@@ -328,10 +328,10 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
 /// C4: a handler runs to its end whatever becomes of the connection.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<LoopPart> part, int socket, std::string peer,
+  Connection(std::shared_ptr<LoopPart> part, Descriptor socket, std::string peer,
              std::unique_ptr<TlsSession> tls, std::atomic<std::size_t>& counted)
       : part_(std::move(part)),
-        socket_(part_->loop().io(), socket),
+        socket_(std::move(socket)),
         peer_(std::move(peer)),
         tls_(std::move(tls)),
         counted_(counted) {}
@@ -596,7 +596,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                             .request_id = view.request_id,
                             .close = !view.keep_alive || body_missing || shared().stopping,
                             .head_only = view.method == Method::kHead};
-    if (match.refusal != nullptr) {
+    if (match.route == nullptr) {
       Response response = error_response(*match.refusal, view.language);
       if (!match.allow.empty()) response.headers.emplace_back("Allow", match.allow);
       return answer_now(unrouted(), response, frame);
@@ -733,7 +733,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::size_t refuse_bytes(int status, std::string_view reason, std::string_view data) {
     figures().refused(refused_by(status));
     const RequestView& view = part_->view;
-    AnswerFrame frame{.date = part_->date(), .request_id = view.request_id, .close = true};
+    AnswerFrame frame{.date = part_->date(),
+                      .request_id = view.request_id,
+                      .close = true,
+                      .head_only = view.method == Method::kHead};
     if (frame.request_id.empty()) frame.request_id = part_->make_request_id();
     answer_now(unrouted(), refuse_request(status, reason, view.language), frame);
     return data.size();
@@ -815,6 +818,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (closed_) return;
     if (pending_.empty() && phase_ != Phase::kLinger) {
       if (ended_ && !engaged()) return close();
+      // A stop waits for what has begun, and for nothing else.
+      if (shared().stopping && may_begin() && in_.empty()) closing_ = true;
       if (closing_) return linger();
     }
     if (!pending_.empty()) wait_write();
@@ -963,7 +968,7 @@ void Connection::expire(Steady now) {
       phase_deadline_ = now + kEventInterval;
       // A client that does not take its events gets no more of them, and is closed by
       // write_timeout.
-      if (pending_.empty()) next_event();
+      if (stream_ && pending_.empty()) next_event();
       flush();
       // The end of the stream: what arrived meanwhile is next.
       if (!stream_) return pump();
@@ -987,8 +992,6 @@ void Connection::stop_gracefully() {
   if (!pending_.empty() || !in_.empty()) return settle();
   // A request may have arrived already, unread; that one is in flight too.
   receive();
-  if (closed_) return;
-  if (may_begin() && in_.empty() && pending_.empty()) closing_ = true;
   settle();
 }
 
@@ -998,12 +1001,21 @@ void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   std::unique_ptr<TlsSession> session;
   if (shared_->tls && room) session = shared_->tls->make_session();
-  if (closed_ || shared_->stopping || (shared_->tls && session == nullptr)) {
+  if (closed_ || shared_->stopping || (shared_->tls && room && session == nullptr)) {
     shared_->left(counted);
     return;
   }
+  Descriptor descriptor(loop_.io());
+  error_code error;
+  descriptor.assign(socket.get(), error);
+  if (error) {  // the kernel watches no more sockets for us
+    shared_->figures.refused(Refused::kAcceptError);
+    shared_->left(counted);
+    return;
+  }
+  socket.release();
   const auto connection = std::make_shared<Connection>(
-      shared_from_this(), socket.release(), std::move(peer), std::move(session), counted);
+      shared_from_this(), std::move(descriptor), std::move(peer), std::move(session), counted);
   if (room) {
     connection->start();
   } else {
@@ -1176,16 +1188,18 @@ class ServerImpl final : public Server {
       DOORBUSTER_ENSURE(!part->loop().is_current(), "a server is not stopped from its own loops");
     }
     if (std::exchange(stopped_, true)) return;
+    const auto end = std::chrono::steady_clock::now() + grace;
     shared_->stopping = true;
     boost::asio::post(parts_[0]->loop().io(), [acceptor = acceptor_] { acceptor->close(); });
-    on_all_loops(grace, [](LoopPart& part) { part.stop_gracefully(); });
+    on_all_loops(end, [](LoopPart& part) { part.stop_gracefully(); });
     {
       std::unique_lock lock(shared_->mutex);
-      shared_->changed.wait_for(
-          lock, grace, [this] { return shared_->connections == 0 && shared_->refused_open == 0; });
+      shared_->changed.wait_until(
+          lock, end, [this] { return shared_->connections == 0 && shared_->refused_open == 0; });
     }
-    constexpr milliseconds kLoopAnswers{5000};
-    on_all_loops(kLoopAnswers, [](LoopPart& part) { part.close_all(); });
+    constexpr seconds kLoopAnswers{5};
+    on_all_loops(std::chrono::steady_clock::now() + kLoopAnswers,
+                 [](LoopPart& part) { part.close_all(); });
     for (const std::shared_ptr<LoopPart>& part : parts_) {
       // Its thread has ended, so this one may touch what lived there.
       if (part->loop().io().stopped()) part->close_all();
@@ -1194,9 +1208,9 @@ class ServerImpl final : public Server {
 
  private:
   /// Runs `function` on each loop that still runs, and waits until all are done, but for one that
-  /// is stuck in a handler that blocks not longer than `limit`.
+  /// is stuck in a handler that blocks not longer than until `end`.
   template <class F>
-  void on_all_loops(milliseconds limit, F function) {
+  void on_all_loops(std::chrono::steady_clock::time_point end, F function) {
     struct Left {
       std::mutex mutex;
       std::condition_variable changed;
@@ -1217,7 +1231,7 @@ class ServerImpl final : public Server {
       });
     }
     std::unique_lock lock(left->mutex);
-    left->changed.wait_for(lock, limit, [&left] { return left->count == 0; });
+    left->changed.wait_until(lock, end, [&left] { return left->count == 0; });
   }
 
   const std::shared_ptr<Shared> shared_;

@@ -125,7 +125,7 @@ def never_final_where_a_refund_is_sold_again(server):
 
 
 def refund(server, grant):
-    return server.admin("POST", f"/api/admin/orders/{grant}/refund", {"reason": "broken"})
+    return server.admin("POST", f"/api/admin/flash-sales/orders/{grant}/refund", {"reason": "broken"})
 
 
 def a_refund_keeps_the_unit_otherwise(server):

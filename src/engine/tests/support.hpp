@@ -418,7 +418,8 @@ struct Store {
       if (!migrated) return common::fail(migrated.error());
       return common::Done{};
     });
-    run(fmt::format("INSERT INTO flash_sale (name, state, opens_at, closes_at, limit_scope, "
+    run(
+        fmt::format("INSERT INTO flash_sale (name, state, opens_at, closes_at, limit_scope, "
                     "per_member, hold_s, hold_max_s, resell_refunds, created_at, updated_at) "
                     "VALUES ('sale', 'OPEN', 0, {}, 'SALE', {}, {}, {}, 0, 0, 0)",
                     std::int64_t{4'000'000'000'000'000}, options.per_member, options.hold.count(),
@@ -433,29 +434,26 @@ struct Store {
   }
 
   void add_item(int id, const std::string& scope, std::int32_t quantity) const {
-    run(fmt::format("INSERT INTO flash_sale_item (flash_sale_id, allotment, scope, name, "
+    run(
+        fmt::format("INSERT INTO flash_sale_item (flash_sale_id, allotment, scope, name, "
                     "list_price, sale_price, currency, quantity, per_member, created_at, "
                     "updated_at) VALUES (1, 'i{}', '{}', 'item', 2000, 1000, 'KRW', {}, {}, 0, 0)",
                     id, scope, quantity, options.per_member));
   }
 
   void write(db::Database::Work work) const {
-    const std::function<common::Result<common::Done>()> call = [&] {
-      std::mutex mutex;
-      std::condition_variable answered;
-      std::optional<common::Result<common::Done>> got;
-      database->submit_write(db::Priority::kRest, std::move(work),
-                             [&](common::Result<common::Done> answer) {
-                               const std::lock_guard lock(mutex);
-                               got = std::move(answer);
-                               answered.notify_all();
-                             });
-      std::unique_lock lock(mutex);
-      answered.wait(lock, [&] { return got.has_value(); });
-      return *got;
-    };
-    const common::Result<common::Done> done = call();
-    EXPECT_TRUE(done) << done.error().message;
+    std::mutex mutex;
+    std::condition_variable answered;
+    std::optional<common::Result<common::Done>> got;
+    database->submit_write(db::Priority::kRest, std::move(work),
+                           [&](common::Result<common::Done> answer) {
+                             const std::lock_guard lock(mutex);
+                             got = std::move(answer);
+                             answered.notify_all();
+                           });
+    std::unique_lock lock(mutex);
+    answered.wait(lock, [&] { return got.has_value(); });
+    EXPECT_TRUE(*got) << got->error().message;
   }
   void run(const std::string& sql) const {
     write([&](db::Session& session) -> common::Result<common::Done> {
@@ -464,20 +462,13 @@ struct Store {
       return common::Done{};
     });
   }
-  /// Every row of a query, its values joined by '|'.
+  /// The first column, which is text, of every row.
   [[nodiscard]] std::vector<std::string> rows(const std::string& sql) const {
     std::vector<std::string> list;
     write([&](db::Session& session) -> common::Result<common::Done> {
       const common::Result<db::Rows> found = session.query(sql);
       if (!found) return common::fail(found.error());
-      for (const db::Row& row : *found) {
-        std::string line;
-        for (std::size_t i = 0; i < row.size(); ++i) {
-          if (i > 0) line += '|';
-          line += row.is_null(i) ? "-" : text(row, i);
-        }
-        list.push_back(std::move(line));
-      }
+      for (const db::Row& row : *found) list.push_back(row.text(0));
       return common::Done{};
     });
     return list;
@@ -507,12 +498,6 @@ struct Store {
   common::ManualClock clock{kStart};
   std::unique_ptr<common::Metrics> metrics = common::make_metrics();
   std::unique_ptr<db::Database> database;
-
- private:
-  // Columns are text where the query casts them, else numbers.
-  static std::string text(const db::Row& row, std::size_t column) {
-    return row.text(column);
-  }
 };
 
 /// One engine over a real file, driven step by step.
@@ -637,8 +622,8 @@ struct Shop : Store {
   }
   void pay_row(const Grant& grant) {
     write([&](db::Session& session) -> common::Result<common::Done> {
-      const auto paid = change_state(session, order_table(), grant.id, "PENDING", "PAID", "",
-                                     clock.now());
+      const auto paid =
+          change_state(session, order_table(), grant.id, "PENDING", "PAID", "", clock.now());
       EXPECT_TRUE(paid && *paid);
       return common::Done{};
     });

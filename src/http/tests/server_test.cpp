@@ -701,6 +701,14 @@ TEST_F(ServerTest, RefusesWhatIsTooLargeOrUnknown) {
   EXPECT_EQ(client.ask(post("/fast/1", std::string(100, 'x'))).status, 410);
 }
 
+TEST_F(ServerTest, RefusesAHeadRequestWithoutABody) {
+  start();
+  Client client(port);
+  ASSERT_TRUE(client.send("HEAD /hello HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\n"));
+  EXPECT_EQ(client.head().status, 400);
+  EXPECT_TRUE(client.at_end());
+}
+
 TEST_F(ServerTest, LetsTheClientReadWhyItWasRefusedWhileItStillSends) {
   start();
   Client client(port);
@@ -1111,6 +1119,24 @@ TEST_F(ServerTest, StopsWithoutBreakingWhatIsInFlight) {
   half.close();
   stopping.join();
   EXPECT_EQ(connections(), 0);
+}
+
+TEST_F(ServerTest, StopsOnceTheLastAnswerIsTaken) {
+  start();
+  Client slow_reader(port, nullptr, 4096);
+  ASSERT_TRUE(slow_reader.send(get("/big/33554432")));
+  ASSERT_TRUE(eventually([this] { return answered("GET /big/{size}", 200) == 1; }));
+  barrier();
+  std::promise<void> stopped;
+  std::thread stopping([&] {
+    server->stop(kPatience * 2);
+    stopped.set_value();
+  });
+  EXPECT_EQ(slow_reader.answer().body.size(), 33'554'432U);
+  EXPECT_TRUE(slow_reader.at_end()) << "it has nothing more to wait for";
+  slow_reader.close();
+  EXPECT_EQ(stopped.get_future().wait_for(kPatience), std::future_status::ready);
+  stopping.join();
 }
 
 TEST_F(ServerTest, StopsAfterTheGraceWhateverIsStillRunning) {
