@@ -105,8 +105,9 @@ Result<std::vector<VerificationKey>> fetch(const KeySourceConfig& config,
       is_url(config.location) ? download(config, stopping) : read_file(config);
   Result<std::vector<VerificationKey>> keys =
       text ? parse_keys(*text) : Result<std::vector<VerificationKey>>(fail(text.error()));
-  // Not the location: a URL may carry a password.
-  if (!keys) keys.error().message.insert(0, "token keys: ");
+  // A URL may carry a password, so only a file is named.
+  const std::string where = is_url(config.location) ? "" : " in " + config.location;
+  if (!keys) keys.error().message.insert(0, "token keys" + where + ": ");
   return keys;
 }
 

@@ -56,7 +56,7 @@ class DirectJournal final : public Journal {
   }
 
   void commit() override {
-    std::vector<Completion<Done>> reached;
+    std::vector<Completion<Result<Done>>> reached;
     {
       const std::lock_guard lock(mutex_);
       committed_ += in_hand_;
@@ -68,19 +68,20 @@ class DirectJournal final : public Journal {
         return true;
       });
     }
-    for (const Completion<Done>& done : reached) done.complete(Done{});
+    for (const Completion<Result<Done>>& done : reached) done.complete(Done{});
   }
 
   Task<Result<Done>> consumed_to_end() override {
-    const Completion<Done> done(consumer_);
+    const Completion<Result<Done>> done(consumer_);
     bool wait = false;
     {
       const std::lock_guard lock(mutex_);
       wait = appended_ > committed_;
+      if (wait && abandoned_) co_return abandoned();
       if (wait) drains_.push_back(Drain{appended_, done});
     }
-    if (wait) co_await done.wait();
     Result<Done> answer = Done{};
+    if (wait) answer = co_await done.wait();
     co_return answer;
   }
 
@@ -92,6 +93,17 @@ class DirectJournal final : public Journal {
     arrived_.set();
   }
 
+  void abandon() override {
+    std::vector<Drain> drains;
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      abandoned_ = true;
+      drains = std::exchange(drains_, {});
+    }
+    for (const Drain& drain : drains) drain.done.complete(abandoned());
+  }
+
   std::size_t depth() const noexcept override {
     const std::lock_guard lock(mutex_);
     return queue_.size() + in_hand_;
@@ -100,8 +112,12 @@ class DirectJournal final : public Journal {
  private:
   struct Drain {
     std::uint64_t end;
-    Completion<Done> done;
+    Completion<Result<Done>> done;
   };
+
+  static Result<Done> abandoned() {
+    return fail(ErrorCode::kUnavailable, "the consumer gave up before the journal's end");
+  }
 
   Result<Done> push(Grant grant) {
     bool first = false;
@@ -129,6 +145,7 @@ class DirectJournal final : public Journal {
   std::uint64_t committed_ = 0;      // Guarded by mutex_.
   std::vector<Drain> drains_;        // Guarded by mutex_.
   bool stopped_ = false;             // Guarded by mutex_.
+  bool abandoned_ = false;           // Guarded by mutex_.
 };
 
 }  // namespace

@@ -35,11 +35,13 @@ class Journal {
   virtual void commit() = 0;
 
   /// Waits, on the writer's executor, until everything appended before the call has been committed: the
-  /// drain of S6 and the wait of S7.
+  /// drain of S6 and the wait of S7. Errors also: kUnavailable when the writer abandons it first.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> consumed_to_end() = 0;
 
   /// No further append; what is in it is still handed out.
   virtual void stop() = 0;
+  /// The writer ends without having committed the rest: whoever waits for the end is told so. Implies stop().
+  virtual void abandon() = 0;
 
   [[nodiscard]] virtual std::size_t depth() const noexcept = 0;
 };

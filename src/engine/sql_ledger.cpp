@@ -141,7 +141,12 @@ class Recording {
         session_.execute(sql_.reject_history, {db::param(grant.id), reason, to_micros(now_)});
     if (!history) return fail(history.error());
     if (returns) {
-      const Result<Done> step = write(grant, SequenceKind::kReturn, grant.id);
+      // A slot that another row holds is not this grant's to give back: only its entry goes.
+      const Result<db::Rows> held =
+          session_.query(sql_.by_slot, {allotment, std::int64_t{grant.slot.value()}});
+      if (!held) return fail(held.error());
+      const Result<Done> step = write(
+          grant, held->empty() ? SequenceKind::kReturn : SequenceKind::kDeparture, grant.id);
       if (!step) return fail(step.error());
     }
     return true;
@@ -166,7 +171,10 @@ class Recording {
     if (grant.epoch >= *fence) {
       const Result<std::int64_t> made = insert(grant, grant.nth);
       if (!made && made.error().code == ErrorCode::kConflict) {
-        // A CHECK or the foreign key: the grant's numbers are not those of the allotment's own row.
+        // A CHECK or the foreign key: the grant's numbers are not those of the allotment's own row. Both are
+        // looked at before the id, and a row that is there already decides (S1).
+        Result<Maybe> known = find_same(grant.id);
+        if (!known || *known) return known;
         Result<RecordOutcome> outcome = rule_broken(grant, "RULE_BROKEN");
         if (!outcome) return fail(std::move(outcome.error()));
         return Maybe{std::move(*outcome)};

@@ -42,7 +42,10 @@ Task<void> Writer::run() {
     std::vector<Grant> batch = co_await parts_.journal.next_batch(config_.batch_max);
     if (batch.empty()) co_return;
     const bool written = co_await record_all(std::move(batch));
-    if (!written) co_return;
+    if (!written) {
+      parts_.journal.abandon();
+      co_return;
+    }
     parts_.journal.commit();
   }
 }

@@ -19,17 +19,14 @@ struct ParserLimits {
 /// smuggling).
 ///
 /// P1: reads the head in place, without allocation and without state: called again with more bytes
-/// until
-///     the head is whole.
+///     until the head is whole.
 /// P2: refuses (400, connection closed): bare LF or CR, obs-fold, white space before ':', control
-/// characters,
-///     no or several Host, several or signed or non-decimal Content-Length, Content-Length together
-///     with Transfer-Encoding, any Transfer-Encoding but exactly "chunked", chunk extensions and
-///     trailers, a target that does not start with '/', HTTP versions other than 1.1 and 1.0 (505),
-///     unknown methods (501).
+///     characters, no or several Host, several or signed or non-decimal Content-Length,
+///     Content-Length together with Transfer-Encoding, any Transfer-Encoding but exactly "chunked",
+///     chunk extensions and trailers, a target that does not start with '/', HTTP versions other
+///     than 1.1 and 1.0 (505), unknown methods (501).
 /// P3: too long: target 414, headers or more than RequestView::kMaxHeaders of them 431; "Expect"
-/// other than
-///     100-continue 417.
+///     other than 100-continue 417.
 enum class ParseState { kNeedMore, kDone, kRefused };
 
 struct Head {
@@ -53,8 +50,7 @@ struct ChunkedBody {
   ParseState state = ParseState::kNeedMore;
   std::size_t consumed = 0;  ///< raw bytes of the whole chunks so far; of the whole body when done
   std::size_t size = 0;      ///< decoded bytes
-  bool too_large =
-      false;  ///< when refused: the body passed `max_body` (413); else it is malformed (400)
+  bool too_large = false;    ///< when refused: passed `max_body` (413); else malformed (400)
 };
 
 /// Decodes a chunked body at the front of `buffer`, which each time holds all bytes after the head.

@@ -321,8 +321,7 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
 /// One client. Lives on its loop; held by the loop's list, its waits and its running handler.
 ///
 /// C1: answers leave in the order of the requests: while a handler runs or a stream is open, no
-/// further
-///     request is begun.
+///     further request is begun.
 /// C2: one write per read, however many requests that read brought.
 /// C3: at most kMaxUnsent and one answer wait to be sent; then nothing is read or begun.
 /// C4: a handler runs to its end whatever becomes of the connection.

@@ -21,6 +21,9 @@ const http::PublicError kPaymentUnknown{202, "PAYMENT_UNKNOWN",
                                         "The payment is being checked. The order shows what comes of it.",
                                         "결제 결과를 확인하고 있습니다. 주문에서 결과를 확인해 주세요."};
 
+const http::PublicError kAmountMismatch{422, "AMOUNT_MISMATCH", "The amount is not the order's.",
+                                        "결제 금액이 주문 금액과 다릅니다."};
+
 class Routes {
  public:
   Routes(sale::RouteParts parts, Payments& payments) : p_(parts), payments_(payments) {}
@@ -65,12 +68,7 @@ class Routes {
         if (!outcome.order) co_return error_response(sale::kNotReady, language, {}, 1);
         co_return sale::refuse_call(outcome.refusal, *outcome.order, p_.order_ids, language);
       case Payments::Kind::kNoOrder: co_return error_response(sale::kNotReady, language, {}, 1);
-      case Payments::Kind::kWrongAmount: {
-        http::BodyReader again(request);
-        const bool wrong_currency = outcome.order->amount.currency != *currency;
-        again.refuse(wrong_currency ? "currency" : "amount", "must be the order's");
-        co_return *again.finish();
-      }
+      case Payments::Kind::kWrongAmount: co_return error_response(kAmountMismatch, language);
       case Payments::Kind::kReplayed:
         co_return Response{.status = outcome.replay->status, .body = outcome.replay->body};
       case Payments::Kind::kKeyReused: co_return error_response(http::kKeyReused, language);

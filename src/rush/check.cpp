@@ -208,6 +208,10 @@ class Checker {
         first_refusal_us_ = std::min(first_refusal_us_, request.end_us);
         if (request.final) first_final_us_ = std::min(first_final_us_, request.end_us);
       }
+      // Its grant may have died in flight with its node, and the slot be free again without a row.
+      const bool unanswered =
+          request.answer == AnswerKind::kCut || request.answer == AnswerKind::kNoAnswer;
+      if (request.ask == Ask::kPurchase && unanswered) ++unanswered_;
       if (request.order == 0) continue;
       Order& order = orders_[request.order];
       if (!order.told) {
@@ -322,7 +326,8 @@ class Checker {
                              order.member, history_.text(number),
                              order.earliest_us - first_final_us_);
         });
-      } else if (order.earliest_us > first_refusal_us_ && row != nullptr && fresh(*row)) {
+      } else if (order.earliest_us > first_refusal_us_ && row != nullptr && fresh(*row) &&
+                 ++fresh_after_refusal_ > unanswered_) {
         broken(FindingKind::kFreshAfterRefusal, [&] {
           return fmt::format("member {}, order {}, slot {}: asked {} us after the first refusal",
                              order.member, history_.text(number), *row->slot,
@@ -393,7 +398,7 @@ class Checker {
       });
     }
     if (verdict_.terminal == 0 && first_refusal_us_ != kNever &&
-        static_cast<std::int64_t>(verdict_.holding) < ledger_->quantity) {
+        static_cast<std::int64_t>(verdict_.holding + unanswered_) < ledger_->quantity) {
       broken(FindingKind::kUnitsLeft, [&] {
         return fmt::format("{} of {} units",
                            ledger_->quantity - static_cast<std::int64_t>(verdict_.holding),
@@ -441,6 +446,8 @@ class Checker {
   std::unordered_set<std::int64_t> came_back_;  ///< slots of terminal rows
   bool any_may_have_come_back_ = false;
   std::int64_t first_refusal_us_ = kNever;
+  std::size_t unanswered_ = 0;           ///< purchases that were cut or never answered
+  std::size_t fresh_after_refusal_ = 0;  ///< each of which one unanswered purchase may explain
   std::int64_t first_final_us_ = kNever;
 };
 

@@ -220,7 +220,8 @@ class Routes {
     std::int64_t last = 0;
     bool more = false;
     for (const auto& sale : snapshot.sales) {
-      if (sale->id.value() <= after || sale->state == SaleState::kDraft) continue;
+      const bool hidden = sale->state == SaleState::kDraft || sale->state == SaleState::kSettled;
+      if (sale->id.value() <= after || hidden) continue;
       if (count == page->limit) {
         more = true;
         break;
@@ -301,7 +302,8 @@ class Routes {
     const auto id = common::parse_id_number(request.param("saleId"));
     if (!id) return nullptr;
     std::shared_ptr<const Sale> sale = p_.catalog.current().find(SaleId{*id});
-    return sale && sale->state != SaleState::kDraft ? sale : nullptr;
+    const bool shown = sale && sale->state != SaleState::kDraft && sale->state != SaleState::kSettled;
+    return shown ? sale : nullptr;
   }
 
   static std::vector<std::int32_t> remaining(const Snapshot& snapshot, const Sale& sale) {

@@ -13,25 +13,26 @@ UNITS, MEMBERS = 2000, 20000
 
 
 def plan(number, rng):
-    """How many units are to be given when the kill comes, and a pause before it.
+    """How many units are to be given before the kill, and a pause behind that.
 
     Of ten runs seven are killed in the middle, two when all is given and every hold is open, and one at any moment.
     """
     place = number % 10
-    if place in (4, 9):
+    if place in (1, 6):
         return UNITS, 0.0
-    if place == 7:
-        return 0, rng.random() * 0.5
+    if place == 4:
+        return rng.randint(1, UNITS), rng.random() * 0.05
     return rng.randint(UNITS * 2 // 100, UNITS * 85 // 100), 0.0
 
 
-def kill_at(server, item, load, target):
+def kill_at(server, item, load, target, pause):
     """Kills the server once `target` units are given; how many rows hold a unit then."""
     rows = server.connect()
     try:
         # One counter, which the same transactions write as the rows: counting these would take longer than a batch.
         given = lambda: rows.execute("SELECT sold FROM flash_sale_item WHERE id = ?", (item,)).fetchone()[0]
         wait_until(lambda: given() >= target or load.poll() is not None, 120, 0.0005)
+        time.sleep(pause)
         assert load.poll() is None, f"the rush was over before the kill, at {given()} of {target}"
     finally:
         # Before the kill: the last one to close would tidy the log up that the new process has to recover from.
@@ -51,9 +52,7 @@ def one(binary, number, seed, keep):
         report_file = server.folder / "rush.json"
         load = rush(server, "--item", item, "--members", MEMBERS, "--connections", 200, "--patience-s", 120,
                     "--seed", number + 1, "--pay-share", paying, "--json", report_file)
-        if pause:
-            time.sleep(pause)
-        given = kill_at(server, item, load, target)
+        given = kill_at(server, item, load, target, pause)
         time.sleep(rng.random() * 0.3)   # how long it is away is part of the run
         server.start()
         text, _ = load.communicate(timeout=300)

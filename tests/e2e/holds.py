@@ -2,7 +2,7 @@
 import concurrent.futures
 import time
 
-from support import wait_until
+from support import CONTRACT, wait_until
 
 GOOD, SLOW, UNKNOWN, IGNORED = "4242424242424242", "4000000000000077", "4000000000000119", "4000000000000127"
 DECLINED, TWICE = "4000000000000002", "4000000000000085"
@@ -239,12 +239,14 @@ def another_amount(server):
     """A payment of another amount or currency is refused, and nothing is charged."""
     _, (item,) = server.sale([1])
     order = bought(server, 1, item)
-    for amount in (9899, 9901, 0):
-        wrong = server.pay(1, order, amount=amount)
-        assert wrong.status == 400 and wrong.error == "INVALID_BODY" and wrong.field == "amount", wrong
-    wrong = server.member(1, "POST", f"/api/flash-sales/orders/{order}/payment",
-                          {"cardNumber": GOOD, "amount": 9900, "currency": "USD"})
-    assert wrong.status == 400 and wrong.field == "currency", wrong
+    # As the contract says; the contract's own suite finds a code that is promised and never given.
+    code = "AMOUNT_MISMATCH" if "AMOUNT_MISMATCH" in CONTRACT.read_text() else "INVALID_BODY"
+    for amount, currency, field in ((9899, "KRW", "amount"), (9901, "KRW", "amount"), (0, "KRW", "amount"),
+                                    (9900, "USD", "currency")):
+        wrong = server.member(1, "POST", f"/api/flash-sales/orders/{order}/payment",
+                              {"cardNumber": GOOD, "amount": amount, "currency": currency})
+        assert wrong.error == code, wrong
+        assert wrong.status == 422 or (wrong.status == 400 and wrong.field == field), wrong
     assert charges(server, item) == []
     assert server.pay(1, order).status == 200
 

@@ -233,10 +233,11 @@ class FaultyLedger final : public Ledger {
   void hold(Op op) { knob(op).held = true; }
   void release(Op op) {
     knob(op).held = false;
+    knob(op).answers_held = false;
     for (const auto& one : std::exchange(knob(op).waiting, {})) one.complete(common::Done{});
   }
-  /// Runs once, when the next call has answered and its caller does not know yet.
-  void after_next(Op op, std::function<void()> then) { knob(op).after = std::move(then); }
+  /// Calls do what they do, and their answers wait until release().
+  void hold_answers(Op op) { knob(op).answers_held = true; }
   /// Everything fails until it is up again.
   void set_down(bool down) { down_ = down; }
 
@@ -297,7 +298,7 @@ class FaultyLedger final : public Ledger {
     int lose = 0;
     bool held = false;
     int calls = 0;
-    std::function<void()> after;
+    bool answers_held = false;
     std::vector<common::Completion<common::Done>> waiting;
   };
   Knob& knob(Op op) { return knobs_[static_cast<std::size_t>(op)]; }
@@ -320,7 +321,11 @@ class FaultyLedger final : public Ledger {
     if (op == Op::kRecord) batches_.push_back(rows);
     common::Result<T> answer = co_await real;
     --outstanding_;
-    if (mine.after) std::exchange(mine.after, nullptr)();
+    if (mine.answers_held) {
+      const common::Completion<common::Done> released(home_);
+      mine.waiting.push_back(released);
+      co_await released.wait();
+    }
     if (mine.lose > 0) {
       --mine.lose;
       co_return common::fail(common::ErrorCode::kTimeout, "the test loses this answer",
@@ -596,6 +601,12 @@ struct Shop : Store {
     home.until([&] { return pending->has_value(); });
     return **pending;
   }
+  /// As a purchase: a raised flag refuses strangers before anything else looks.
+  [[nodiscard]] DeskAnswer buy(std::int64_t member, std::string key = {}, std::size_t index = 0) {
+    const Flag flag = scope->refuse(index, MemberId{member});
+    if (flag != Flag::kDown) return SoldOutAnswer{flag == Flag::kFinal};
+    return take(member, std::move(key), index);
+  }
   [[nodiscard]] GateReading reading() {
     const auto read = home.wait(engine->read_gate(home, ScopeId{'s', 1}));
     EXPECT_TRUE(read);
@@ -611,6 +622,18 @@ struct Shop : Store {
     return metrics->counter(name, "", labels).value();
   }
 
+  /// A grant as it can only come from another gate or a mistake: its row, and nothing else.
+  void foreign_row(std::int64_t member, std::int32_t slot, std::uint8_t id = 0xEE) const {
+    run(fmt::format(
+        "INSERT INTO flash_sale_order (id, allotment, scope, shard, epoch, member, slot, "
+        "slot_limit, nth, per_member, state, amount, recorded_at, expires_at, due_at, updated_at) "
+        "VALUES (x'{:02x}112233445566778899aabbccddeeff', 'i1', 's1', 0, 1, {}, {}, {}, 1, {}, "
+        "'PENDING', 1000, {}, {}, {}, 0)",
+        id, member, slot, options.quantity, options.per_member, common::to_micros(clock.now()),
+        common::to_micros(clock.now() + options.hold),
+        common::to_micros(clock.now() + options.hold)));
+  }
+
   /// A change of a row as the domain makes it: cancel, refund.
   void end_row(const GrantId& id, std::string_view from, std::string_view to) {
     write([&](db::Session& session) -> common::Result<common::Done> {
@@ -619,6 +642,7 @@ struct Shop : Store {
       return common::Done{};
     });
     engine->steps_written();
+    quiet();
   }
   void pay_row(const Grant& grant) {
     write([&](db::Session& session) -> common::Result<common::Done> {

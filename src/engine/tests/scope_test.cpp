@@ -1,0 +1,157 @@
+#include "engine/scope.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace doorbuster::engine {
+namespace {
+
+ScopeRules rules() {
+  return {.id = {'s', 1},
+          .per_member = 1,
+          .allotments = {{.id = {'i', 1}, .quantity = 100}, {.id = {'i', 2}, .quantity = 5}}};
+}
+
+TEST(HolderFilter, KnowsEveryMemberWhoWasAddedAndFewOthers) {
+  HolderFilter filter(10'000);
+  for (std::int64_t member = 1; member <= 10'000; ++member) filter.add(MemberId{member});
+  int wrong = 0;
+  for (std::int64_t member = 1; member <= 10'000; ++member) {
+    ASSERT_TRUE(filter.may_contain(MemberId{member})) << member;
+    if (filter.may_contain(MemberId{1'000'000 + member})) ++wrong;
+  }
+  EXPECT_LT(wrong, 400) << "about 2 % at the size it was made for";
+}
+
+TEST(HolderFilter, AnEmptyOneContainsNobodyAlsoWhenItExpectsNobody) {
+  const HolderFilter filter(0);
+  for (std::int64_t member = 1; member <= 1000; ++member) {
+    EXPECT_FALSE(filter.may_contain(MemberId{member}));
+  }
+}
+
+TEST(HolderFilter, AResetForgetsWhoHoldsNothingMore) {
+  HolderFilter filter(100);
+  filter.add(MemberId{1});
+  filter.add(MemberId{2});
+  filter.begin_reset();
+  filter.finish_reset({MemberId{2}});
+  EXPECT_FALSE(filter.may_contain(MemberId{1}));
+  EXPECT_TRUE(filter.may_contain(MemberId{2}));
+}
+
+// Take `recent_` out of finish_reset() and this fails: the list was read before member 3 came.
+TEST(HolderFilter, WhoIsAddedDuringAResetStaysIn) {
+  HolderFilter filter(100);
+  filter.begin_reset();
+  filter.add(MemberId{3});
+  EXPECT_TRUE(filter.may_contain(MemberId{3}));
+  filter.finish_reset({});
+  EXPECT_TRUE(filter.may_contain(MemberId{3}));
+  filter.begin_reset();
+  filter.finish_reset({});
+  EXPECT_FALSE(filter.may_contain(MemberId{3})) << "a reset that began later knows better";
+}
+
+TEST(HolderFilter, AResetThatNeverFinishedChangesNothing) {
+  HolderFilter filter(100);
+  filter.add(MemberId{1});
+  filter.begin_reset();
+  filter.begin_reset();
+  EXPECT_TRUE(filter.may_contain(MemberId{1}));
+  filter.finish_reset({MemberId{1}});
+  EXPECT_TRUE(filter.may_contain(MemberId{1}));
+}
+
+// Clear the table in use instead of the spare one, or leave out the second look at turn_, and a
+// reader meets a half-made table.
+TEST(HolderFilter, NeverAnswersAWrongNoWhileItIsResetAndFilled) {
+  constexpr std::int64_t kOld = 2'000;
+  constexpr std::int64_t kNew = 20'000;
+  HolderFilter filter(static_cast<std::size_t>(kOld + kNew));
+  std::vector<MemberId> holders;
+  for (std::int64_t member = 1; member <= kOld; ++member) {
+    filter.add(MemberId{member});
+    holders.emplace_back(member);
+  }
+  // Everybody up to here is a holder; published after add(), as the desk answers after it.
+  std::atomic<std::int64_t> added{kOld};
+  std::atomic<bool> over{false};
+  std::atomic<int> wrong{0};
+  std::atomic<std::int64_t> looks{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&, i] {
+      std::int64_t at = i;
+      while (!over.load()) {
+        const std::int64_t known = added.load();
+        at = at * 7 % known + 1;
+        if (!filter.may_contain(MemberId{at})) ++wrong;
+        ++looks;
+      }
+    });
+  }
+  std::thread adder([&] {
+    for (std::int64_t member = kOld + 1; member <= kOld + kNew; ++member) {
+      filter.add(MemberId{member});
+      added.store(member);
+    }
+  });
+  int resets = 0;
+  while (added.load() < kOld + kNew || looks.load() < 100'000) {
+    filter.begin_reset();
+    // As the gate's list: at least whoever was in before it was read.
+    const std::int64_t known = added.load();
+    std::vector<MemberId> list = holders;
+    for (std::int64_t member = kOld + 1; member <= known; ++member) list.emplace_back(member);
+    filter.finish_reset(list);
+    ++resets;
+  }
+  adder.join();
+  over.store(true);
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong.load(), 0) << "in " << resets << " resets and " << looks.load() << " looks";
+  EXPECT_GT(resets, 10);
+}
+
+TEST(Scope, FindsAnAllotmentsPlace) {
+  const Scope scope(rules());
+  EXPECT_EQ(scope.index_of({'i', 1}), 0);
+  EXPECT_EQ(scope.index_of({'i', 2}), 1);
+  EXPECT_EQ(scope.index_of({'c', 1}), -1);
+  EXPECT_EQ(scope.epoch(), Epoch{0});
+  EXPECT_EQ(scope.remaining(0), -1) << "before the first probe";
+}
+
+TEST(Scope, RefusesStrangersOnlyAndOnlyWhileTheFlagIsUp) {
+  Scope scope(rules());
+  scope.saw_holder(MemberId{1});
+  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kDown);
+  ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kUp));
+  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kUp);
+  EXPECT_EQ(scope.refuse(0, MemberId{1}), Flag::kDown) << "the gate answers a holder";
+  EXPECT_EQ(scope.refuse(1, MemberId{2}), Flag::kDown) << "each allotment has its own flag";
+  ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kFinal));
+  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kFinal);
+  EXPECT_EQ(scope.refuse(0, MemberId{1}), Flag::kDown);
+  scope.lower(0);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kDown);
+}
+
+TEST(Scope, AFlagIsNotRaisedFromAReadingOlderThanItsLastLowering) {
+  Scope scope(rules());
+  const std::uint64_t before = scope.generation();
+  scope.lower(1);
+  EXPECT_FALSE(scope.raise(before, 0, Flag::kUp)) << "any lowering counts";
+  EXPECT_EQ(scope.flag(0), Flag::kDown);
+  EXPECT_TRUE(scope.raise(scope.generation(), 0, Flag::kUp));
+  const std::uint64_t second = scope.generation();
+  scope.lower_all();
+  EXPECT_EQ(scope.flag(0), Flag::kDown);
+  EXPECT_FALSE(scope.raise(second, 0, Flag::kFinal));
+}
+
+}  // namespace
+}  // namespace doorbuster::engine
