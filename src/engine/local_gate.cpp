@@ -299,7 +299,8 @@ class LocalGate final : public Gate {
 
     const std::optional<Slot> slot = allotment->free.take_lowest();
     if (!slot) {
-      return scope.state == GateState::kOpen ? TakeAnswer{Dry{}} : TakeAnswer{NotNow::kDraining};
+      if (scope.state == GateState::kOpen) return TakeAnswer{Dry{}};
+      return TakeAnswer{NotNow::kDraining};
     }
     std::vector<GateEntry>& mine = scope.entries[request.member];
     GateEntry entry{.id = request.fresh_id,

@@ -23,7 +23,10 @@ Rebuild::Rebuild(Parts parts, Relay& relay, std::string gate_name)
 
 Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope) {
   runs_.add();
+  scope->rebuild_begins();
   Result<Done> ended = co_await steps(scope);
+  // One that a later epoch has overtaken has nothing left to do.
+  scope->rebuild_ends(!ended && ended.error().code != ErrorCode::kStaleEpoch);
   if (!ended) {
     failures_.add();
     const std::string name = common::to_string(scope->rules().id);

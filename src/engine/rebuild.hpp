@@ -11,7 +11,8 @@ class Rebuild {
  public:
   Rebuild(Parts parts, Relay& relay, std::string gate_name);
 
-  /// On the engine's executor. When it fails, the scope answers busy until one succeeds.
+  /// On the engine's executor. When it fails, the scope answers busy until one succeeds;
+  /// the watch tries again.
   [[nodiscard]] common::Task<common::Result<common::Done>> run(std::shared_ptr<Scope> scope);
 
  private:

@@ -95,6 +95,21 @@ class Scope {
   }
   void set_count_alarm(bool on) noexcept { count_alarm_.store(on, std::memory_order_relaxed); }
 
+  /// While a rebuild is under way, and after one that failed, the ledger's epoch may be ahead of the gate's by
+  /// our own doing, which says nothing about another server. Set on the engine's executor.
+  void rebuild_begins() noexcept { rebuilds_.fetch_add(1, std::memory_order_relaxed); }
+  void rebuild_ends(bool failed) noexcept {
+    rebuilds_.fetch_sub(1, std::memory_order_relaxed);
+    rebuild_failed_.store(failed, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool rebuilding() const noexcept {
+    return rebuilds_.load(std::memory_order_relaxed) > 0;
+  }
+  /// The last one did not end: takes answer busy until one does, and the watch tries again.
+  [[nodiscard]] bool rebuild_failed() const noexcept {
+    return rebuild_failed_.load(std::memory_order_relaxed);
+  }
+
  private:
   const ScopeRules rules_;
   HolderFilter filter_;
@@ -104,6 +119,9 @@ class Scope {
   std::vector<std::atomic<Flag>> flags_;
   std::vector<std::atomic<std::int32_t>> remaining_;
   std::atomic<bool> count_alarm_{false};
+  // Only the engine's executor decides by these, so their order is enough.
+  std::atomic<int> rebuilds_{0};
+  std::atomic<bool> rebuild_failed_{false};
 };
 
 }  // namespace doorbuster::engine

@@ -31,7 +31,14 @@ Task<void> Watch::run() {
   while (!stopping_.load()) {
     const common::Steady begun = parts_.home.clock().steady();
     for (std::shared_ptr<Scope>& scope : parts_.scopes.all()) {
+      if (scope->rebuilding()) continue;
       State& state = states_[scope->rules().id];
+      if (scope->rebuild_failed()) {
+        // No backoff: until one ends, everybody is answered busy.
+        const Result<Done> again = co_await rebuild_.run(scope);
+        static_cast<void>(again);
+        continue;
+      }
       const std::optional<std::int64_t> off = co_await compare(scope);
       if (!off) continue;
       state.misses = *off == 0 ? 0 : state.misses + 1;
@@ -71,6 +78,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
   const Result<GateReading> after = co_await parts_.gate.read(id);
   if (!after || after->version != before->version) co_return std::nullopt;
   if (ledger->epoch != before->epoch) {
+    // One of our own rebuilds may have raised it, this very moment or before it failed.
+    if (scope->rebuilding() || scope->rebuild_failed()) co_return std::nullopt;
     if (ledger->epoch > before->epoch && superseded_) superseded_();
     co_return std::nullopt;
   }

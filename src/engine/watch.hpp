@@ -9,7 +9,8 @@ namespace doorbuster::engine {
 
 /// Compares gate and ledger each second (S10), and looks whether this process is still in charge.
 ///
-/// Two misses in a row count in a metric and start a rebuild, at most one per `backoff` and scope.
+/// Two misses in a row count in a metric and start a rebuild, at most one per `backoff` and scope. A rebuild that
+/// failed is tried again in each round, so that a ledger which comes back finds its gate at work soon (I5).
 class Watch {
  public:
   struct Config {

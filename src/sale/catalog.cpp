@@ -17,21 +17,27 @@ std::shared_ptr<const Sale> Snapshot::find(SaleId id) const {
 }
 
 Catalog::Catalog(db::Database& database, engine::Engine& engine)
-    : database_(database), engine_(engine), snapshot_(std::make_shared<const Snapshot>()) {}
+    : database_(database),
+      engine_(engine),
+      identity_([] {
+        static std::atomic<std::uint64_t> made{0};
+        return ++made;
+      }()),
+      snapshot_(std::make_shared<const Snapshot>()) {}
 
 const Snapshot& Catalog::current() const {
   // Each thread keeps the snapshot it saw last: a shared count that every request of every thread touches would
   // cost more than the rest of a refusal.
   struct Kept {
-    const Catalog* owner = nullptr;
+    std::uint64_t owner = 0;
     std::uint64_t version = 0;
     std::shared_ptr<const Snapshot> snapshot;
   };
   thread_local Kept kept;
   const std::uint64_t version = version_.load(std::memory_order_acquire);
-  if (kept.owner != this || kept.version != version || !kept.snapshot) {
+  if (kept.owner != identity_ || kept.version != version || !kept.snapshot) {
     const std::lock_guard lock(mutex_);
-    kept = Kept{this, version_.load(std::memory_order_relaxed), snapshot_};
+    kept = Kept{identity_, version_.load(std::memory_order_relaxed), snapshot_};
   }
   return *kept.snapshot;
 }

@@ -48,6 +48,7 @@ class Catalog {
 
   db::Database& database_;
   engine::Engine& engine_;
+  const std::uint64_t identity_;   // an address may be used again by another catalog
   mutable std::mutex mutex_;
   std::shared_ptr<const Snapshot> snapshot_;   // Guarded by mutex_.
   std::atomic<std::uint64_t> version_{0};

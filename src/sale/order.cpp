@@ -122,9 +122,11 @@ Result<bool> begin_payment(db::Session& session, const engine::GrantId& id,
 
 Result<bool> settle_paid(db::Session& session, const engine::GrantId& id,
                          const engine::GrantId& attempt, Instant now) {
-  const Result<db::Rows> mine =
-      session.query("SELECT 1 FROM flash_sale_order WHERE id = $1 AND held_back_by = $2",
-                    {db::param(id), db::param(attempt)});
+  // From its absolute maximum on the order is over, whether or not the job has been there: its owner may have
+  // read EXPIRED by then.
+  const Result<db::Rows> mine = session.query(
+      "SELECT 1 FROM flash_sale_order WHERE id = $1 AND held_back_by = $2 AND held_back_until > $3",
+      {db::param(id), db::param(attempt), to_micros(now)});
   if (!mine) return fail(mine.error());
   if (mine->empty()) return false;
   return engine::change_state(session, grant_table(), id, "PENDING", "PAID", "", now);

@@ -51,7 +51,8 @@ struct Order {
 /// deadline; read it to see why.
 [[nodiscard]] common::Result<bool> begin_payment(db::Session& session, const engine::GrantId& id,
                                                  const engine::GrantId& attempt, Instant now);
-/// PENDING -> PAID for this attempt. False: the order ended meanwhile; the money must go back.
+/// PENDING -> PAID for this attempt, before the attempt's `held_back_until`. False: the order ended meanwhile; the
+/// money must go back.
 [[nodiscard]] common::Result<bool> settle_paid(db::Session& session, const engine::GrantId& id,
                                                const engine::GrantId& attempt, Instant now);
 /// The attempt is over without money; expiry takes its course again. Idempotent.

@@ -386,12 +386,10 @@ TEST(Desk, AStoppedEngineAnswersBusyAndKeepsWhatItRecorded) {
   shop.ledger->hold(Op::kRecord);
   const auto asked = shop.ask(2);
   shop.quiet();
-  std::thread release([&] {
-    // Only when the stop has begun: a reserved seat cannot be used any more then.
-    shop.home.post([&] { shop.ledger->release(Op::kRecord); });
-  });
+  shop.journal->stop();  // as the engine's stop begins
+  EXPECT_EQ(words(shop.take(3)), "busy: uncertain");
+  shop.ledger->release(Op::kRecord);
   shop.stop();
-  release.join();
   shop.home.run_ready();
   ASSERT_TRUE(asked->has_value());
   EXPECT_EQ(words(**asked), "granted 2") << "what is in flight is recorded before the end";

@@ -65,8 +65,7 @@ TEST(HolderFilter, AResetThatNeverFinishedChangesNothing) {
   EXPECT_TRUE(filter.may_contain(MemberId{1}));
 }
 
-// Clear the table in use instead of the spare one, or leave out the second look at turn_, and a
-// reader meets a half-made table.
+// Clear the table in use instead of the spare one and a reader meets a half-made table.
 TEST(HolderFilter, NeverAnswersAWrongNoWhileItIsResetAndFilled) {
   constexpr std::int64_t kOld = 2'000;
   constexpr std::int64_t kNew = 20'000;
@@ -116,6 +115,38 @@ TEST(HolderFilter, NeverAnswersAWrongNoWhileItIsResetAndFilled) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(wrong.load(), 0) << "in " << resets << " resets and " << looks.load() << " looks";
   EXPECT_GT(resets, 10);
+}
+
+// Leave out the second look at turn_ in may_contain(): a reader that is stopped between the two,
+// for as long as two resets take, looks at a table that is being cleared.
+TEST(HolderFilter, AReaderThatIsStoppedHalfWayIsNotFooledByTwoResets) {
+  constexpr std::int64_t kHolders = 100;
+  // Large, so that clearing is most of a reset; more readers than cores, so that they are stopped.
+  HolderFilter filter(1'000'000);
+  std::vector<MemberId> holders;
+  for (std::int64_t member = 1; member <= kHolders; ++member) {
+    filter.add(MemberId{member});
+    holders.emplace_back(member);
+  }
+  std::atomic<bool> over{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 8; ++i) {
+    readers.emplace_back([&, i] {
+      std::int64_t at = i;
+      while (!over.load()) {
+        at = (at + 1) % kHolders;
+        if (!filter.may_contain(MemberId{at + 1})) ++wrong;
+      }
+    });
+  }
+  for (int reset = 0; reset < 80; ++reset) {
+    filter.begin_reset();
+    filter.finish_reset(holders);
+  }
+  over.store(true);
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST(Scope, FindsAnAllotmentsPlace) {

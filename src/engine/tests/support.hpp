@@ -553,7 +553,7 @@ struct Shop : Store {
     for (std::size_t op = 0; op < kOps; ++op) ledger->release(static_cast<Op>(op));
     stop();
     // Whoever still waits for an answer gives up now.
-    clock.advance(std::chrono::hours{1});
+    clock.advance(config.budget.request_budget);
     quiet();
     engine.reset();
     ledger.reset();
