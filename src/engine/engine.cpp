@@ -236,7 +236,9 @@ class EngineImpl final : public Engine {
     for (const auto& one : ledger->allotments) {
       if (one.open_holds > 0 || one.undelivered > 0) co_return false;
     }
-    const Result<Done> settled = co_await parts_.ledger.settle(id);
+    // A take may have come since the readings: its row is seen here, or fenced when it arrives.
+    const Result<Done> settled = co_await parts_.ledger.settle(id, gate->epoch, gate->applied);
+    if (!settled && settled.error().code == common::ErrorCode::kStaleEpoch) co_return false;
     if (!settled) co_return fail(settled.error());
     scopes_.remove(id);
     const Result<Done> removed = co_await parts_.gate.remove(id);

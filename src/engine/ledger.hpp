@@ -111,8 +111,11 @@ class Ledger {
 
   /// Sets the counter to the number of rows that hold (`doorbuster rebuild --counts`).
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> recount(ScopeId scope) = 0;
-  /// The scope is settled: its shard row says so, and its leases stay as they are.
-  [[nodiscard]] virtual common::Task<common::Result<common::Done>> settle(ScopeId scope) = 0;
+  /// Settles the scope as it was read: no hold is open, `epoch` is in force and `last_number` the last. What
+  /// a gate gave since and still arrives is fenced. Errors also: kStaleEpoch when it is not like that any
+  /// more, and then nothing has changed.
+  [[nodiscard]] virtual common::Task<common::Result<common::Done>> settle(
+      ScopeId scope, Epoch epoch, SequenceNumber last_number) = 0;
 };
 
 }  // namespace doorbuster::engine

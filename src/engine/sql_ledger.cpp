@@ -80,12 +80,19 @@ struct Sql {
             "AND o.state = '{}' AND o.due_at <= $1 "
             "AND (o.held_back_by IS NULL OR o.held_back_until <= $2) LIMIT $3",
             t.allotments, t.table, t.hold)),
+        settle(fmt::format(
+            "UPDATE engine_shard SET state = 'SETTLED', epoch = epoch + 1, min_epoch = epoch + 1 "
+            "WHERE scope = $1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND NOT EXISTS (SELECT 1 "
+            "FROM {} a JOIN {} o ON o.allotment = a.allotment WHERE a.scope = engine_shard.scope "
+            "AND o.state = '{}')",
+            t.allotments, t.table, t.hold)),
         recount(fmt::format("UPDATE {0} SET sold = (SELECT count(*) FROM {1} o WHERE o.allotment = "
                             "{0}.allotment AND o.state IN ({2})) WHERE scope = $1",
                             t.allotments, t.table, holding_list(t))) {}
 
   const std::string insert, first_history, by_id, by_slot, by_member, by_key, reject, reject_history,
-      shard_of_rows, one_row, allotments, counts, due, recount;
+      shard_of_rows, one_row, allotments, counts, due, settle,
+      recount;
 };
 
 db::Param text_or_null(const std::string& text) {
@@ -556,8 +563,17 @@ class SqlLedger final : public Ledger {
 
   Task<Result<Done>> recount(ScopeId scope) override { return change(sql_.recount, scope); }
 
-  Task<Result<Done>> settle(ScopeId scope) override {
-    return change("UPDATE engine_shard SET state = 'SETTLED' WHERE scope = $1 AND shard = 0", scope);
+  Task<Result<Done>> settle(ScopeId scope, Epoch epoch, SequenceNumber last_number) override {
+    std::function<Result<Done>(db::Session&)> work =
+        [this, scope, epoch, last_number](db::Session& session) -> Result<Done> {
+      const std::string name = to_string(scope);
+      const Result<std::int64_t> changed =
+          session.execute(sql_.settle, {name, epoch.value(), last_number.value()});
+      if (!changed) return fail(changed.error());
+      if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not as it was read: " + name);
+      return Done{};
+    };
+    return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
   }
 
  private:

@@ -447,12 +447,31 @@ TEST(LedgerContract, PaidOrdersAndSettledScopesDoNotExpire) {
   Books b;
   b.record({b.grant(1, 11, 1), b.grant(2, 12, 2)});
   b.run("UPDATE flash_sale_order SET state = 'PAID' WHERE member = 11");
-  ASSERT_TRUE(b.home.wait(b.ledger->settle(kScope)));
+  b.run("UPDATE engine_shard SET state = 'SETTLED'");
   b.clock.advance(seconds{10});
   EXPECT_EQ(b.expire(), 0U);
   ASSERT_EQ(b.raise(), Epoch{2}) << "open again";
   EXPECT_EQ(b.expire(), 1U);
   EXPECT_THAT(b.orders(), ElementsAre("11 PAID 1 1 -", "12 EXPIRED 2 1 -"));
+}
+
+TEST(LedgerContract, SettlesOnlyAsItWasReadAndFencesWhatStillArrives) {
+  Books b;
+  const auto settle = [&](std::int64_t epoch, std::int64_t number) {
+    return b.home.wait(b.ledger->settle(kScope, Epoch{epoch}, SequenceNumber{number}));
+  };
+  b.record(b.grant(1, 11, 1));
+  ASSERT_FALSE(settle(1, 0)) << "a hold is open";
+  EXPECT_EQ(settle(1, 0).error().code, common::ErrorCode::kStaleEpoch);
+  b.clock.advance(seconds{10});
+  EXPECT_EQ(b.expire(), 1U);
+  EXPECT_FALSE(settle(1, 0)) << "a return was written since";
+  EXPECT_FALSE(settle(2, 1)) << "another epoch";
+  ASSERT_TRUE(settle(1, 1));
+  // Taken before and late: no hold may come to life in a settled scope, where nobody would end it.
+  const auto late = b.record(b.grant(2, 12, 2));
+  EXPECT_EQ(late.kind, RecordKind::kFenced);
+  EXPECT_THAT(b.orders(), ElementsAre("11 EXPIRED 1 1 -", ::testing::StartsWith("12 REJECTED")));
 }
 
 TEST(LedgerContract, AnOpenPaymentHoldsExpiryBackUntilItsMaximumAndNoLonger) {

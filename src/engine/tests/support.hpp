@@ -288,8 +288,9 @@ class FaultyLedger final : public Ledger {
   common::Task<common::Result<common::Done>> recount(ScopeId scope) override {
     return pass(Op::kRecount, real_.recount(scope));
   }
-  common::Task<common::Result<common::Done>> settle(ScopeId scope) override {
-    return pass(Op::kSettle, real_.settle(scope));
+  common::Task<common::Result<common::Done>> settle(ScopeId scope, Epoch epoch,
+                                                    SequenceNumber last_number) override {
+    return pass(Op::kSettle, real_.settle(scope, epoch, last_number));
   }
 
  private:
