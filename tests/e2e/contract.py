@@ -209,6 +209,16 @@ def walk(server):
     assert server.admin("GET", "/api/admin/verify").json["ok"] is True
 
 
+def metrics_are_the_page(server):
+    page = set(re.findall(r"^\| `([a-z0-9_]+)`", (CONTRACT.parent.parent / "docs/metrics.md").read_text(), re.M))
+    shown = set(re.findall(r"^# TYPE (\S+)", server.call("GET", "/metrics").text, re.M))
+    assert len(shown) > 20, shown
+    # A first sale, a rebuild or a key source makes these; the page names them anyway.
+    later = {"engine_rebuild_step_seconds", "edge_key_refreshes_total", "http_request_seconds"}
+    assert shown - page == set(), f"not on the page: {sorted(shown - page)}"
+    assert page - shown - later == set(), f"on the page only: {sorted(page - shown - later)}"
+
+
 def lists_are_stable(server):
     """Keyset pages: each entry once, also while others are added."""
     admin = "/api/admin/flash-sales"
@@ -275,4 +285,5 @@ TESTS = [("the server serves its contract, also as a page", serves_its_contract)
          ("nothing is found beside it", around),
          ("each operation succeeds", walk),
          ("lists are stable while entries are added", lists_are_stable),
+         ("every metric is on docs/metrics.md, and nothing else is", metrics_are_the_page),
          ("every answer of this run fits the contract", every_answer_fits)]
