@@ -12,6 +12,10 @@ namespace {
 namespace json = boost::json;
 using Micros = LatencyHistogram::Micros;
 
+/// From here on the generator itself is taken to be the limit.
+constexpr double kBusyShare = 0.9;
+constexpr std::chrono::milliseconds kLagLimit{10};
+
 std::uint64_t of(const std::array<std::uint64_t, kAnswerKinds>& counts, AnswerKind kind) {
   return counts[static_cast<std::size_t>(kind)];
 }
@@ -140,6 +144,44 @@ json::object verdict_json(const Verdict& verdict) {
 }
 
 }  // namespace
+
+std::string generator_limit(const std::vector<WorkerLoad>& workers) {
+  double busiest = 0;
+  double starved = 0;
+  LatencyHistogram lag;
+  LatencyHistogram seat;
+  for (const WorkerLoad& load : workers) {
+    busiest = std::max(busiest, load.cpu_share);
+    starved = std::max(starved, load.cpu_share + load.wait_share);
+    lag.merge(load.lag);
+    seat.merge(load.seat);
+  }
+  if (busiest >= kBusyShare) {
+    return fmt::format(
+        "a worker thread used {:.0f} % of a core: the server could have taken more; use more "
+        "threads",
+        busiest * 100);
+  }
+  if (starved >= kBusyShare) {
+    return fmt::format(
+        "a worker thread wanted a core for {:.0f} % of the time and did not get it: "
+        "generator and server share too few cores",
+        starved * 100);
+  }
+  if (lag.percentile(99) > kLagLimit) {
+    return fmt::format(
+        "arrivals were {} late at the 99th percentile: the rate is more than this machine can "
+        "send by the clock",
+        for_people(lag.percentile(99)));
+  }
+  if (seat.percentile(99) > kLagLimit) {
+    return fmt::format(
+        "requests waited {} for a free connection at the 99th percentile (the latencies contain "
+        "it): use more connections",
+        for_people(seat.percentile(99)));
+  }
+  return {};
+}
 
 Outcome RushReport::outcome() const noexcept {
   if (!verdict.ok()) return Outcome::kBroken;

@@ -109,6 +109,9 @@ struct RushReport {
 [[nodiscard]] std::vector<TimeBin> make_timeline(const History& history, std::int64_t origin_us,
                                                  double seconds, std::size_t bins);
 
+/// Why the generator itself was the limit of what was measured; empty when it was not.
+[[nodiscard]] std::string generator_limit(const std::vector<WorkerLoad>& workers);
+
 /// "1.24 ms", "812 us", "3.1 s".
 [[nodiscard]] std::string for_people(LatencyHistogram::Micros time);
 /// "1,234,567".

@@ -43,10 +43,6 @@ constexpr std::size_t kTimelineBins = 120;
 constexpr std::chrono::hours kTokenLife{6};
 constexpr milliseconds kAdminTimeout{10'000};
 
-/// From here on the generator itself is taken to be the limit.
-constexpr double kBusyShare = 0.9;
-constexpr milliseconds kLagLimit{10};
-
 std::string describe(const RushConfig& config) {
   switch (config.curve) {
     case Curve::kAllAtOnce:
@@ -326,45 +322,7 @@ class Rush {
     }
     report.seconds = static_cast<double>(last_us - origin_us) / 1e6;
     report.timeline = make_timeline(history, origin_us, report.seconds, kTimelineBins);
-    report.limited_by = limit_of(report);
-  }
-
-  [[nodiscard]] std::string limit_of(const RushReport& report) const {
-    double busiest = 0;
-    double starved = 0;
-    LatencyHistogram lag;
-    LatencyHistogram seat;
-    for (const WorkerLoad& load : report.workers) {
-      busiest = std::max(busiest, load.cpu_share);
-      starved = std::max(starved, load.cpu_share + load.wait_share);
-      lag.merge(load.lag);
-      seat.merge(load.seat);
-    }
-    if (busiest >= kBusyShare) {
-      return fmt::format(
-          "a worker thread used {:.0f} % of a core: the server could have taken more; use more "
-          "threads",
-          busiest * 100);
-    }
-    if (starved >= kBusyShare) {
-      return fmt::format(
-          "a worker thread wanted a core for {:.0f} % of the time and did not get it: "
-          "generator and server share too few cores",
-          starved * 100);
-    }
-    if (lag.percentile(99) > kLagLimit) {
-      return fmt::format(
-          "arrivals were {} late at the 99th percentile: the rate is more than this machine can "
-          "send by the clock",
-          for_people(lag.percentile(99)));
-    }
-    if (seat.percentile(99) > kLagLimit) {
-      return fmt::format(
-          "requests waited {} for a free connection at the 99th percentile (the latencies contain "
-          "it): use more connections",
-          for_people(seat.percentile(99)));
-    }
-    return {};
+    report.limited_by = generator_limit(report.workers);
   }
 
   [[nodiscard]] CheckRules rules() const { return {.holder_news = config_.holder_news}; }

@@ -82,6 +82,21 @@ TEST(Report, ShowsTheFiguresInTheTable) {
   EXPECT_THAT(text_report(report), HasSubstr("slot 4: a and b"));
 }
 
+TEST(Report, TellsWhenTheGeneratorWasTheLimit) {
+  const auto of = [](const WorkerLoad& load) { return generator_limit({WorkerLoad{}, load}); };
+  WorkerLoad slow_clock;
+  WorkerLoad few_seats;
+  for (int i = 0; i < 100; ++i) {
+    slow_clock.lag.record(std::chrono::milliseconds{20});
+    few_seats.seat.record(std::chrono::milliseconds{20});
+  }
+  EXPECT_EQ(of({.cpu_share = 0.6, .wait_share = 0.2}), "");
+  EXPECT_THAT(of({.cpu_share = 0.95}), HasSubstr("use more threads"));
+  EXPECT_THAT(of({.cpu_share = 0.6, .wait_share = 0.35}), HasSubstr("share too few cores"));
+  EXPECT_THAT(of(slow_clock), HasSubstr("arrivals were 20.0 ms late"));
+  EXPECT_THAT(of(few_seats), HasSubstr("use more connections"));
+}
+
 TEST(Report, IsOneJsonObject) {
   RushReport report = sample();
   report.verdict.findings.push_back(
