@@ -11,7 +11,7 @@ namespace doorbuster::admin {
 
 /// Who does something as an administrator, and in which request.
 struct Actor {
-  std::string name;        ///< the token's subject, or "system" for jobs
+  std::string name;  ///< the token's subject, or "system" for jobs
   std::string request_id;
 };
 
@@ -20,6 +20,7 @@ struct Actor {
 [[nodiscard]] common::Result<common::Done> write_audit(db::Session& session, const Actor& actor,
                                                        std::string_view action,
                                                        std::string_view target,
-                                                       std::string_view detail, common::Instant now);
+                                                       std::string_view detail,
+                                                       common::Instant now);
 
 }  // namespace doorbuster::admin

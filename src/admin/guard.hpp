@@ -6,8 +6,8 @@
 
 namespace doorbuster::admin {
 
-/// The administrator behind a request, or the refusal: 401 without a good administrator token, 403 with a
-/// member's.
+/// The administrator behind a request, or the refusal: 401 without a good administrator token, 403
+/// with a member's.
 [[nodiscard]] tl::expected<Actor, http::Response> require_admin(edge::TokenVerifier& tokens,
                                                                 const http::Request& request,
                                                                 common::Instant now);

@@ -36,7 +36,8 @@ class Routes {
           "ORDER BY id LIMIT $2",
           {after, limit});
     };
-    const Result<db::Rows> rows = co_await database_.read<db::Rows>(request.home(), std::move(work));
+    const Result<db::Rows> rows =
+        co_await database_.read<db::Rows>(request.home(), std::move(work));
     if (!rows) co_return http::error_response(http::kBusy, request.language());
     std::string body = "{\"entries\":[";
     for (const db::Row& row : *rows) {
@@ -44,12 +45,13 @@ class Routes {
       body += fmt::format(
           R"({{"id":{},"admin":{},"action":{},"target":{},"detail":{},"requestId":{},"at":"{}"}})",
           row.integer(0), json_quote(row.text(1)), json_quote(row.text(2)), json_quote(row.text(3)),
-          row.text(4), json_quote(row.text(5)), common::to_rfc3339(common::from_micros(row.integer(6))));
+          row.text(4), json_quote(row.text(5)),
+          common::to_rfc3339(common::from_micros(row.integer(6))));
     }
     const bool more = static_cast<std::int64_t>(rows->size()) == limit;
-    body += fmt::format("],\"next\":{}}}",
-                        more ? json_quote(http::make_cursor(std::to_string(rows->back().integer(0))))
-                             : "null");
+    body += fmt::format(
+        "],\"next\":{}}}",
+        more ? json_quote(http::make_cursor(std::to_string(rows->back().integer(0)))) : "null");
     co_return http::Response{.status = 200, .body = std::move(body)};
   }
 

@@ -13,7 +13,7 @@ using common::ErrorCode;
 using common::fail;
 using common::Result;
 
-constexpr long kTimeoutMs = 60'000;   // a rebuild of a large sale may take a while
+constexpr long kTimeoutMs = 60'000;  // a rebuild of a large sale may take a while
 constexpr std::size_t kMaxAnswer = 64 * 1024 * 1024;
 
 extern "C" std::size_t append_bytes(char* data, std::size_t size, std::size_t count, void* to) {
@@ -25,7 +25,8 @@ extern "C" std::size_t append_bytes(char* data, std::size_t size, std::size_t co
 
 }  // namespace
 
-ApiClient::ApiClient(std::string url, std::string token) : url_(std::move(url)), token_(std::move(token)) {
+ApiClient::ApiClient(std::string url, std::string token)
+    : url_(std::move(url)), token_(std::move(token)) {
   if (token_.empty()) {
     const common::Instant now = common::SystemClock().now();
     token_ = edge::make_hs256_token({.subject = "command-line",
@@ -68,7 +69,8 @@ Result<ApiClient::Answer> ApiClient::call(std::string_view method, const std::st
   answer.status = static_cast<int>(status);
   if (code == CURLE_OK) return answer;
   return fail(code == CURLE_OPERATION_TIMEDOUT ? ErrorCode::kTimeout : ErrorCode::kUnavailable,
-              fmt::format("{} does not answer ({}); is the server running?", url_, curl_easy_strerror(code)));
+              fmt::format("{} does not answer ({}); is the server running?", url_,
+                          curl_easy_strerror(code)));
 }
 
 Result<std::string> ApiClient::expect_ok(std::string_view method, const std::string& path,
@@ -76,7 +78,8 @@ Result<std::string> ApiClient::expect_ok(std::string_view method, const std::str
   Result<Answer> answer = call(method, path, body);
   if (!answer) return fail(answer.error());
   if (answer->status >= 200 && answer->status < 300) return std::move(answer->body);
-  return fail(ErrorCode::kConflict, fmt::format("{} {} answered {}: {}", method, path, answer->status, answer->body));
+  return fail(ErrorCode::kConflict,
+              fmt::format("{} {} answered {}: {}", method, path, answer->status, answer->body));
 }
 
 }  // namespace doorbuster::app

@@ -21,7 +21,8 @@ class ApiClient {
   [[nodiscard]] common::Result<Answer> call(std::string_view method, const std::string& path,
                                             const std::string& body = {}) const;
   /// The same, where anything but 2xx is an error with the server's message.
-  [[nodiscard]] common::Result<std::string> expect_ok(std::string_view method, const std::string& path,
+  [[nodiscard]] common::Result<std::string> expect_ok(std::string_view method,
+                                                      const std::string& path,
                                                       const std::string& body = {}) const;
 
  private:

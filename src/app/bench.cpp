@@ -54,7 +54,8 @@ Result<std::uint16_t> free_port() {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "doorbuster-bench-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / "doorbuster-bench-XXXXXX").string();
     DOORBUSTER_ENSURE(::mkdtemp(name.data()) != nullptr, "a folder for the figures can be made");
     path_ = name;
   }
@@ -88,8 +89,8 @@ class Child {
       ::dup2(out, 1);
       ::dup2(out, 2);
       ::execl("/proc/self/exe", "doorbuster", "serve", "--ledger", ledger.c_str(),
-              "--engine.order_id_key_file", key.c_str(), "--http.port", port_text.c_str(), "--http.io_threads", "1",
-              nullptr);
+              "--engine.order_id_key_file", key.c_str(), "--http.port", port_text.c_str(),
+              "--http.io_threads", "1", nullptr);
       ::_exit(127);
     }
     const ApiClient client(child->url_, {});
@@ -98,7 +99,8 @@ class Child {
       if (ready && ready->status == 200) return child;
       std::this_thread::sleep_for(std::chrono::milliseconds{50});
     }
-    return fail(ErrorCode::kUnavailable, "the server for the figures did not become ready; its log: " + log);
+    return fail(ErrorCode::kUnavailable,
+                "the server for the figures did not become ready; its log: " + log);
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -130,16 +132,19 @@ Result<rush::RushReport> run_load(rush::RushConfig config, const common::Clock& 
   config.live = rush::Live::kOff;
   Result<rush::RushReport> report = rush::run_rush(config, clock);
   if (report && report->outcome() != rush::Outcome::kOk) {
-    return fail(ErrorCode::kConflict, "a rush for the figures broke an invariant:\n" + rush::text_report(*report));
+    return fail(ErrorCode::kConflict,
+                "a rush for the figures broke an invariant:\n" + rush::text_report(*report));
   }
   return report;
 }
 
-/// The rows that a grant writes (order and history row, the counter), bare, in batches of `batch`: grants a second.
+/// The rows that a grant writes (order and history row, the counter), bare, in batches of `batch`:
+/// grants a second.
 Result<double> raw_inserts(std::int64_t rows, std::int64_t batch, const common::Clock& clock) {
   const TempFolder folder;
   const auto metrics = common::make_metrics();
-  const auto database = db::open_sqlite({.path = (folder.path() / "raw.db").string(), .readers = 1}, clock, *metrics);
+  const auto database =
+      db::open_sqlite({.path = (folder.path() / "raw.db").string(), .readers = 1}, clock, *metrics);
   if (!database) return fail(database.error());
   Result<Done> last = Done{};
   const auto submit = [&](db::Database::Work work) {
@@ -151,13 +156,17 @@ Result<double> raw_inserts(std::int64_t rows, std::int64_t batch, const common::
     const auto migrated = db::migrate(session, db::sqlite_migrations(), 0);
     if (!migrated) return fail(migrated.error());
     for (const std::string& sql :
-         {std::string("INSERT INTO flash_sale (id, name, opens_at, closes_at, limit_scope, per_member, hold_s, "
-                      "hold_max_s, resell_refunds, created_at, updated_at) VALUES (1, 'x', 0, 1, 'SALE', 1, 600, "
+         {std::string("INSERT INTO flash_sale (id, name, opens_at, closes_at, limit_scope, "
+                      "per_member, hold_s, "
+                      "hold_max_s, resell_refunds, created_at, updated_at) VALUES (1, 'x', 0, 1, "
+                      "'SALE', 1, 600, "
                       "1800, 0, 0, 0)"),
-          fmt::format("INSERT INTO flash_sale_item (id, flash_sale_id, allotment, scope, name, list_price, "
-                      "sale_price, currency, quantity, per_member, created_at, updated_at) VALUES (1, 1, 'i1', "
-                      "'s1', 'x', 1, 1, 'KRW', {}, 1, 0, 0)",
-                      rows)}) {
+          fmt::format(
+              "INSERT INTO flash_sale_item (id, flash_sale_id, allotment, scope, name, list_price, "
+              "sale_price, currency, quantity, per_member, created_at, updated_at) VALUES (1, 1, "
+              "'i1', "
+              "'s1', 'x', 1, 1, 'KRW', {}, 1, 0, 0)",
+              rows)}) {
       const auto made = session.execute(sql);
       if (!made) return fail(made.error());
     }
@@ -171,13 +180,16 @@ Result<double> raw_inserts(std::int64_t rows, std::int64_t batch, const common::
       for (std::int64_t slot = first; slot <= end; ++slot) {
         const common::GrantId id = ids.make();
         const auto row = session.execute(
-            "INSERT INTO flash_sale_order (id, allotment, scope, epoch, member, slot, slot_limit, nth, per_member, "
-            "state, amount, recorded_at, expires_at, due_at, updated_at) VALUES ($1, 'i1', 's1', 1, $2, $3, $4, 1, 1, "
+            "INSERT INTO flash_sale_order (id, allotment, scope, epoch, member, slot, slot_limit, "
+            "nth, per_member, "
+            "state, amount, recorded_at, expires_at, due_at, updated_at) VALUES ($1, 'i1', 's1', "
+            "1, $2, $3, $4, 1, 1, "
             "'PENDING', 1, 1, 2, 2, 1)",
             {db::param(id), slot, slot, rows});
         if (!row) return fail(row.error());
         const auto history = session.execute(
-            "INSERT INTO flash_sale_order_history (order_id, to_state, at) VALUES ($1, 'PENDING', 1)",
+            "INSERT INTO flash_sale_order_history (order_id, to_state, at) VALUES ($1, 'PENDING', "
+            "1)",
             {db::param(id)});
         if (!history) return fail(history.error());
       }
@@ -200,7 +212,9 @@ std::int64_t mean_batch(const ApiClient& client) {
   if (text) {
     const auto value = [&](std::string_view name) {
       const std::size_t at = text->body.find(fmt::format("\n{} ", name));
-      return at == std::string::npos ? 0.0 : std::strtod(text->body.c_str() + at + 2 + name.size(), nullptr);
+      return at == std::string::npos
+                 ? 0.0
+                 : std::strtod(text->body.c_str() + at + 2 + name.size(), nullptr);
     };
     sum = value("engine_batch_rows_sum");
     count = value("engine_batch_rows_count");
@@ -208,11 +222,13 @@ std::int64_t mean_batch(const ApiClient& client) {
   return count > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(sum / count)) : 100;
 }
 
-void print_line(const std::string& name, const std::vector<double>& rates, const rush::LatencyHistogram* h,
-                const std::string& note) {
-  const auto time = [&](double q) { return h == nullptr ? std::string("-") : rush::for_people(h->percentile(100 * q)); };
-  fmt::print("| {:<44} | {:>10.0f} | {:>9} | {:>9} | {:>9} | {} |\n", name, median(rates), time(0.5), time(0.99),
-             time(0.999), note);
+void print_line(const std::string& name, const std::vector<double>& rates,
+                const rush::LatencyHistogram* h, const std::string& note) {
+  const auto time = [&](double q) {
+    return h == nullptr ? std::string("-") : rush::for_people(h->percentile(100 * q));
+  };
+  fmt::print("| {:<44} | {:>10.0f} | {:>9} | {:>9} | {:>9} | {} |\n", name, median(rates),
+             time(0.5), time(0.99), time(0.999), note);
 }
 
 }  // namespace
@@ -239,14 +255,17 @@ Result<int> bench(const BenchConfig& config) {
   Line refused{"sold-out answers, one at a time, 64 connections", {}, {}};
   Line pipelined{"sold-out answers, 16 pipelined, 64 connections", {}, {}};
   Line durable{"durable purchases, 256 connections", {}, {}};
-  Line rushes{fmt::format("rush: {} units, {} members, 256 connections", config.units, config.members), {}, {}};
+  Line rushes{
+      fmt::format("rush: {} units, {} members, 256 connections", config.units, config.members),
+      {},
+      {}};
   Line all_refused{"the same requests, all refused", {}, {}};
   std::vector<double> raw;
   std::vector<double> ratio_rush;
   std::vector<double> ratio_raw;
   std::vector<double> last_grant;
-  const auto load = [&](Line& line, std::int64_t item, std::int64_t units, std::int64_t members, int connections,
-                        int pipelining) -> Result<Done> {
+  const auto load = [&](Line& line, std::int64_t item, std::int64_t units, std::int64_t members,
+                        int connections, int pipelining) -> Result<Done> {
     rush::RushConfig one = base;
     one.item_id = item;
     one.units = units;
@@ -285,7 +304,8 @@ Result<int> bench(const BenchConfig& config) {
     raw.push_back(*rows);
     ratio_raw.push_back(durable.per_second.back() / *rows);
     ratio_rush.push_back(rushes.reports.back().seconds / all_refused.reports.back().seconds);
-    last_grant.push_back(rushes.reports.back().last_grant_s.value_or(0) / rushes.reports.back().seconds);
+    last_grant.push_back(rushes.reports.back().last_grant_s.value_or(0) /
+                         rushes.reports.back().seconds);
     fmt::print(stderr, "run {} of {}\n", run + 1, config.runs);
   }
   if (config.as_json) {
@@ -300,17 +320,21 @@ Result<int> bench(const BenchConfig& config) {
     return 0;
   }
   const auto newest = [](const Line& line) { return &line.reports.back().all; };
-  fmt::print("medians of {} alternating runs; server on one core, load and raw inserts on the other\n\n", config.runs);
-  fmt::print("| {:<44} | {:>10} | {:>9} | {:>9} | {:>9} | {} |\n", "what", "per second", "p50", "p99", "p99.9", "ratio");
+  fmt::print(
+      "medians of {} alternating runs; server on one core, load and raw inserts on the other\n\n",
+      config.runs);
+  fmt::print("| {:<44} | {:>10} | {:>9} | {:>9} | {:>9} | {} |\n", "what", "per second", "p50",
+             "p99", "p99.9", "ratio");
   fmt::print("|---|---|---|---|---|---|\n");
   print_line(refused.name, refused.per_second, newest(refused), "");
   print_line(pipelined.name, pipelined.per_second, newest(pipelined), "");
   print_line(durable.name, durable.per_second, newest(durable),
              fmt::format("{:.2f} of the raw inserts", median(ratio_raw)));
-  print_line(fmt::format("raw inserts of the same rows, batches of {}", mean_batch(client)), raw, nullptr, "");
+  print_line(fmt::format("raw inserts of the same rows, batches of {}", mean_batch(client)), raw,
+             nullptr, "");
   print_line(rushes.name, rushes.per_second, newest(rushes),
-             fmt::format("{:.2f} times as long as all refused; last unit durable at {:.0f} %", median(ratio_rush),
-                         100 * median(last_grant)));
+             fmt::format("{:.2f} times as long as all refused; last unit durable at {:.0f} %",
+                         median(ratio_rush), 100 * median(last_grant)));
   print_line(all_refused.name, all_refused.per_second, newest(all_refused), "");
   fmt::print("\ngrants of the rush: p50 {}, p99 {}, p99.9 {}\n",
              rush::for_people(rushes.reports.back().grants.percentile(50)),

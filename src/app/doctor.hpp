@@ -12,7 +12,7 @@ struct Finding {
   enum class Level { kOk, kWarning, kProblem };
   Level level = Level::kOk;
   std::string what;
-  std::string advice;   ///< empty where it is well
+  std::string advice;  ///< empty where it is well
 };
 
 /// Looks at configuration and every dependency without changing anything; a server may be running.

@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "admin/routes.hpp"
-#include "app/service_routes.hpp"
 #include "app/docs_page.hpp"
+#include "app/service_routes.hpp"
 #include "common/log.hpp"
 #include "common/loop.hpp"
 #include "common/random.hpp"
@@ -85,7 +85,7 @@ class Background {
 
   std::mutex mutex_;
   std::condition_variable ended_;
-  int running_ = 0;   // Guarded by mutex_.
+  int running_ = 0;  // Guarded by mutex_.
 };
 
 void raise_descriptor_limit(std::size_t wanted) {
@@ -106,7 +106,8 @@ void raise_descriptor_limit(std::size_t wanted) {
   }
 }
 
-Result<Done> run_migrations(db::Database& database, common::Loop& loop, const common::Clock& clock) {
+Result<Done> run_migrations(db::Database& database, common::Loop& loop,
+                            const common::Clock& clock) {
   const std::int64_t now = common::to_micros(clock.now());
   std::function<Task<Result<db::MigrationStatus>>()> work = [&database, &loop, now] {
     std::function<Result<db::MigrationStatus>(db::Session&)> step = [now](db::Session& session) {
@@ -119,13 +120,16 @@ Result<Done> run_migrations(db::Database& database, common::Loop& loop, const co
   return Done{};
 }
 
-/// One rolled-back write and one read of each kind, so that the first buyer finds statements and pages ready.
+/// One rolled-back write and one read of each kind, so that the first buyer finds statements and
+/// pages ready.
 void warm_up(db::Database& database, common::Loop& loop) {
   std::function<Task<Result<Done>>()> write = [&database, &loop] {
     std::function<Result<Done>(db::Session&)> work = [](db::Session& session) -> Result<Done> {
-      for (const char* sql : {"INSERT INTO job_run (job, started_at, finished_at, changed) VALUES ('warm-up', 0, 0, 0)",
-                              "UPDATE flash_sale_item SET sold = sold WHERE id = 0",
-                              "UPDATE flash_sale_order SET updated_at = updated_at WHERE id = x'00'"}) {
+      for (const char* sql :
+           {"INSERT INTO job_run (job, started_at, finished_at, changed) VALUES ('warm-up', 0, 0, "
+            "0)",
+            "UPDATE flash_sale_item SET sold = sold WHERE id = 0",
+            "UPDATE flash_sale_order SET updated_at = updated_at WHERE id = x'00'"}) {
         const Result<std::int64_t> done = session.execute(sql);
         if (!done) return fail(done.error());
       }
@@ -156,8 +160,9 @@ Result<std::array<std::uint8_t, 32>> order_id_key(const std::string& file) {
     const bool longer = ::read(fd, &more, 1) > 0;
     ::close(fd);
     if (size != static_cast<ssize_t>(key.size()) || longer) {
-      return fail(ErrorCode::kInvalid,
-                  file + " is no order-id key of 32 bytes; restore it from your backup (a new one makes all order ids unknown)");
+      return fail(ErrorCode::kInvalid, file +
+                                           " is no order-id key of 32 bytes; restore it from your "
+                                           "backup (a new one makes all order ids unknown)");
     }
     return key;
   }
@@ -192,7 +197,9 @@ Result<int> serve(const Config& config) {
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
     std::error_code error;
     if (!folder.empty()) std::filesystem::create_directories(folder, error);
-    if (error) return fail(ErrorCode::kIo, fmt::format("{} cannot be made: {}", folder.string(), error.message()));
+    if (error)
+      return fail(ErrorCode::kIo,
+                  fmt::format("{} cannot be made: {}", folder.string(), error.message()));
   }
   const auto file_lock = db::lock_file(path);
   if (!file_lock) return fail(file_lock.error());
@@ -225,8 +232,9 @@ Result<int> serve(const Config& config) {
   const auto home = common::make_loop(clock, "engine");
   std::vector<std::unique_ptr<common::Loop>> io;
   std::vector<common::Loop*> loops;
-  const std::size_t io_threads =
-      config.io_threads != 0 ? config.io_threads : std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t io_threads = config.io_threads != 0
+                                     ? config.io_threads
+                                     : std::max(1U, std::thread::hardware_concurrency());
   for (std::size_t i = 0; i < io_threads; ++i) {
     io.push_back(common::make_loop(clock, fmt::format("io-{}", i)));
     loops.push_back(io.back().get());
@@ -240,8 +248,8 @@ Result<int> serve(const Config& config) {
   const auto ledger =
       engine::make_sql_ledger(**database, *home, clock, *metrics, sale::grant_table());
   std::atomic<bool> superseded{false};
-  const auto engine = engine::make_engine(config.engine, *home, clock, *gate, *journal, *ledger, *metrics,
-                                          [&superseded] {
+  const auto engine = engine::make_engine(config.engine, *home, clock, *gate, *journal, *ledger,
+                                          *metrics, [&superseded] {
                                             superseded.store(true);
                                             ::kill(::getpid(), SIGUSR1);
                                           });
@@ -273,8 +281,9 @@ Result<int> serve(const Config& config) {
   if (server) {
     readiness.state.store(Readiness::State::kReady);
     common::log(LogLevel::kInfo, "listening",
-                {{"url", std::string_view(fmt::format("{}://{}:{}", config.http.tls_certificate.empty() ? "http" : "https",
-                                                      config.http.address, (*server)->port()))},
+                {{"url", std::string_view(fmt::format(
+                             "{}://{}:{}", config.http.tls_certificate.empty() ? "http" : "https",
+                             config.http.address, (*server)->port()))},
                  {"pid", std::int64_t{::getpid()}},
                  {"ledger", std::string_view(config.ledger)}});
     int signal = 0;
@@ -282,7 +291,8 @@ Result<int> serve(const Config& config) {
     readiness.state.store(Readiness::State::kStopping);
     if (superseded.load()) {
       code = 3;
-      common::log(LogLevel::kError, "the ledger shows a higher epoch: another server has taken over; this one ends");
+      common::log(LogLevel::kError,
+                  "the ledger shows a higher epoch: another server has taken over; this one ends");
     } else {
       common::log(LogLevel::kInfo, "stopping", {{"signal", std::string_view(strsignal(signal))}});
     }

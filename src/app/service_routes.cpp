@@ -24,24 +24,31 @@ class Routes {
   explicit Routes(ServiceParts parts) : p_(parts) {}
 
   Task<Response> time(Request) const {
-    co_return Response{.status = 200,
-                       .body = fmt::format(R"({{"serverTime":"{}"}})",
-                                           common::to_rfc3339(p_.sale.clock.now()))};
+    co_return Response{
+        .status = 200,
+        .body = fmt::format(R"({{"serverTime":"{}"}})", common::to_rfc3339(p_.sale.clock.now()))};
   }
 
-  Task<Response> live(Request) const { co_return Response{.status = 200, .body = R"({"status":"live"})"}; }
+  Task<Response> live(Request) const {
+    co_return Response{.status = 200, .body = R"({"status":"live"})"};
+  }
 
   Task<Response> ready(Request request) const {
     std::string_view reason;
     switch (p_.readiness.state.load()) {
-      case Readiness::State::kStarting: reason = "starting"; break;
-      case Readiness::State::kStopping: reason = "stopping"; break;
+      case Readiness::State::kStarting:
+        reason = "starting";
+        break;
+      case Readiness::State::kStopping:
+        reason = "stopping";
+        break;
       case Readiness::State::kReady:
         if (p_.sale.engine.ledger_down() || p_.sale.database.trouble()) reason = "ledger";
         break;
     }
     if (reason.empty()) co_return Response{.status = 200, .body = R"({"status":"ready"})"};
-    co_return error_response(kUnavailable, request.language(), fmt::format(R"("reason":"{}")", reason), 1);
+    co_return error_response(kUnavailable, request.language(),
+                             fmt::format(R"("reason":"{}")", reason), 1);
   }
 
   Task<Response> metrics(Request) const {
@@ -82,9 +89,10 @@ class Routes {
     const Result<Done> noted =
         co_await p_.sale.database.write<Done>(home, db::Priority::kRest, std::move(work));
     if (!noted) co_return error_response(http::kBusy, request.language(), {}, 1);
-    co_return Response{.status = 200,
-                       .body = fmt::format(R"({{"job":"{}","changed":{},"startedAt":"{}","finishedAt":"{}"}})", name,
-                                           count, common::to_rfc3339(begun), common::to_rfc3339(ended))};
+    co_return Response{
+        .status = 200,
+        .body = fmt::format(R"({{"job":"{}","changed":{},"startedAt":"{}","finishedAt":"{}"}})",
+                            name, count, common::to_rfc3339(begun), common::to_rfc3339(ended))};
   }
 
   Task<Response> verify_now(Request request) const {
@@ -106,10 +114,12 @@ class Routes {
 void add_service_routes(http::Router& router, ServiceParts parts) {
   auto routes = std::make_shared<Routes>(parts);
   using http::Method;
-  const auto add = [&](Method method, std::string pattern, Task<Response> (Routes::*handler)(Request) const) {
-    router.add({.method = method,
-                .pattern = std::move(pattern),
-                .handler = [routes, handler](Request r) { return (*routes.*handler)(std::move(r)); }});
+  const auto add = [&](Method method, std::string pattern,
+                       Task<Response> (Routes::*handler)(Request) const) {
+    router.add(
+        {.method = method, .pattern = std::move(pattern), .handler = [routes, handler](Request r) {
+           return (*routes.*handler)(std::move(r));
+         }});
   };
   add(Method::kGet, "/api/time", &Routes::time);
   add(Method::kGet, "/health/live", &Routes::live);

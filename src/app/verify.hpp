@@ -8,13 +8,13 @@
 
 namespace doorbuster::app {
 
-/// What rows can show of the invariants (engine page, section 3). Measures, never repairs; the same rows give the
-/// same report byte for byte.
+/// What rows can show of the invariants (engine page, section 3). Measures, never repairs; the same
+/// rows give the same report byte for byte.
 struct VerifyReport {
   struct Check {
-    std::string name;                    ///< "I1"
-    std::string what;                    ///< the rule in a sentence
-    std::vector<std::string> findings;   ///< at most kMaxFindings; the last one says how many more
+    std::string name;                   ///< "I1"
+    std::string what;                   ///< the rule in a sentence
+    std::vector<std::string> findings;  ///< at most kMaxFindings; the last one says how many more
   };
   std::vector<Check> checks;
   [[nodiscard]] bool ok() const;

@@ -14,13 +14,15 @@ common::Result<std::string> check_budget(const Budget& b) {
   const std::int64_t sum =
       b.take_timeout.count() + (ahead + 1) * batch + retry + b.confirm_timeout.count();
   std::string text = fmt::format(
-      "request budget {} ms against {} ms = take {} + ({} batches ahead + 1) x (connection wait {} + "
+      "request budget {} ms against {} ms = take {} + ({} batches ahead + 1) x (connection wait {} "
+      "+ "
       "statement timeout {}) + retry round {} + confirm {}",
       b.request_budget.count(), sum, b.take_timeout.count(), ahead, b.connection_wait.count(),
       b.statement_timeout.count(), retry, b.confirm_timeout.count());
   if (b.request_budget.count() <= sum) {
-    return common::fail(common::ErrorCode::kInvalid,
-                        text + "; raise engine.request_budget_ms, or lower engine.queue_size or the timeouts");
+    return common::fail(
+        common::ErrorCode::kInvalid,
+        text + "; raise engine.request_budget_ms, or lower engine.queue_size or the timeouts");
   }
   return text;
 }

@@ -10,8 +10,9 @@ using common::Task;
 
 namespace {
 
-constexpr const char* kBusyNames[] = {"queue_full", "ledger_down", "not_prepared", "rebuilding", "returning",
-                                      "timeout", "uncertain", "count_alarm", "no_slot_for_row"};
+constexpr const char* kBusyNames[] = {"queue_full", "ledger_down", "not_prepared",
+                                      "rebuilding", "returning",   "timeout",
+                                      "uncertain",  "count_alarm", "no_slot_for_row"};
 
 }  // namespace
 
@@ -30,7 +31,8 @@ Desk::Desk(Parts parts, Writer& writer, SoldOut& sold_out, const common::Clock& 
       granted_(parts.metrics.counter("engine_grants_total", "Grants that were answered as given")),
       adopted_(parts.metrics.counter("engine_adopted_total",
                                      "Requests that joined a grant which was in flight")),
-      already_(parts.metrics.counter("engine_already_total", "Requests of members who hold a grant")),
+      already_(
+          parts.metrics.counter("engine_already_total", "Requests of members who hold a grant")),
       dry_(parts.metrics.counter("engine_dry_total", "Requests that found the gate dry")),
       durable_seconds_(parts.metrics.histogram("engine_durable_seconds",
                                                "From the decision of the gate to the durable row",
@@ -112,10 +114,13 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
   }
   if (const auto* not_now = std::get_if<NotNow>(&*answer)) {
     switch (*not_now) {
-      case NotNow::kNotPrepared: co_return busy(BusyReason::kNotPrepared);
+      case NotNow::kNotPrepared:
+        co_return busy(BusyReason::kNotPrepared);
       case NotNow::kStaleEpoch:
-      case NotNow::kDraining: co_return busy(BusyReason::kRebuilding);
-      case NotNow::kReturning: co_return busy(BusyReason::kReturning);
+      case NotNow::kDraining:
+        co_return busy(BusyReason::kRebuilding);
+      case NotNow::kReturning:
+        co_return busy(BusyReason::kReturning);
     }
   }
   dry_.add();
@@ -144,9 +149,11 @@ Task<DeskAnswer> Desk::record(common::Executor& caller, Grant grant, common::Ste
     case RecordKind::kSameTerminal:
       if ((*outcome)->other) co_return Holding{*(*outcome)->other, grant.allotment, Epoch{0}, {}};
       co_return busy(BusyReason::kReturning);
-    case RecordKind::kFenced: co_return busy(BusyReason::kRebuilding);
+    case RecordKind::kFenced:
+      co_return busy(BusyReason::kRebuilding);
     case RecordKind::kSlotHeld:
-    case RecordKind::kRuleBroken: break;
+    case RecordKind::kRuleBroken:
+      break;
   }
   co_return busy(BusyReason::kNoSlotForRow);
 }

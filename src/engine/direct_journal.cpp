@@ -139,13 +139,13 @@ class DirectJournal final : public Journal {
   common::Signal arrived_;
   std::atomic<std::int64_t> free_seats_;
   mutable std::mutex mutex_;
-  std::deque<Grant> queue_;          // Guarded by mutex_.
-  std::size_t in_hand_ = 0;          // Guarded by mutex_.
-  std::uint64_t appended_ = 0;       // Guarded by mutex_.
-  std::uint64_t committed_ = 0;      // Guarded by mutex_.
-  std::vector<Drain> drains_;        // Guarded by mutex_.
-  bool stopped_ = false;             // Guarded by mutex_.
-  bool abandoned_ = false;           // Guarded by mutex_.
+  std::deque<Grant> queue_;      // Guarded by mutex_.
+  std::size_t in_hand_ = 0;      // Guarded by mutex_.
+  std::uint64_t appended_ = 0;   // Guarded by mutex_.
+  std::uint64_t committed_ = 0;  // Guarded by mutex_.
+  std::vector<Drain> drains_;    // Guarded by mutex_.
+  bool stopped_ = false;         // Guarded by mutex_.
+  bool abandoned_ = false;       // Guarded by mutex_.
 };
 
 }  // namespace

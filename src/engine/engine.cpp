@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "engine/reclaim.hpp"
 #include "engine/rebuild.hpp"
+#include "engine/reclaim.hpp"
 #include "engine/relay.hpp"
 #include "engine/scopes.hpp"
 #include "engine/sold_out.hpp"
@@ -20,8 +20,8 @@ namespace {
 using common::Done;
 using common::Executor;
 using common::fail;
-using common::ResumeOn;
 using common::Result;
+using common::ResumeOn;
 using common::Task;
 
 class EngineImpl final : public Engine {
@@ -264,8 +264,8 @@ class EngineImpl final : public Engine {
   common::Gauge& in_flight_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  int running_ = 0;             // Guarded by mutex_.
-  bool writer_ended_ = false;   // Guarded by mutex_.
+  int running_ = 0;            // Guarded by mutex_.
+  bool writer_ended_ = false;  // Guarded by mutex_.
 };
 
 }  // namespace
@@ -273,8 +273,8 @@ class EngineImpl final : public Engine {
 std::unique_ptr<Engine> make_engine(EngineConfig config, Executor& home, const common::Clock& clock,
                                     Gate& gate, Journal& journal, Ledger& ledger,
                                     common::Metrics& metrics, std::function<void()> superseded) {
-  return std::make_unique<EngineImpl>(std::move(config), home, clock, gate, journal, ledger, metrics,
-                                      std::move(superseded));
+  return std::make_unique<EngineImpl>(std::move(config), home, clock, gate, journal, ledger,
+                                      metrics, std::move(superseded));
 }
 
 }  // namespace doorbuster::engine

@@ -14,10 +14,10 @@ struct TakeRequest {
   ScopeId scope;
   AllotmentId allotment;
   MemberId member;
-  std::string key;       ///< Idempotency-Key; required where per_member > 1
-  Epoch epoch;           ///< the epoch that the caller knows
-  GrantId fresh_id;      ///< the id of the grant, should a slot be used up
-  Instant now;           ///< the caller's clock: deadlines are compared with it
+  std::string key;   ///< Idempotency-Key; required where per_member > 1
+  Epoch epoch;       ///< the epoch that the caller knows
+  GrantId fresh_id;  ///< the id of the grant, should a slot be used up
+  Instant now;       ///< the caller's clock: deadlines are compared with it
 };
 
 /// What the gate keeps of a grant.
@@ -30,19 +30,25 @@ struct GateEntry {
   Epoch epoch;
   Instant taken_at;
   Instant expires_at;
-  Instant due_at = kNever;   ///< set by confirm
-  bool recorded = false;     ///< false: in flight
+  Instant due_at = kNever;  ///< set by confirm
+  bool recorded = false;    ///< false: in flight
 };
 
-struct Taken { GateEntry entry; };             ///< a slot was used up for this request
-struct AlreadyTaken { GateEntry entry; };      ///< the member has this one (of the same key, where keys count)
-struct LimitReached { GateEntry newest; };     ///< N are held, none of them under this key
-struct Dry {};                                 ///< nothing to give now
+struct Taken {
+  GateEntry entry;
+};  ///< a slot was used up for this request
+struct AlreadyTaken {
+  GateEntry entry;
+};  ///< the member has this one (of the same key, where keys count)
+struct LimitReached {
+  GateEntry newest;
+};              ///< N are held, none of them under this key
+struct Dry {};  ///< nothing to give now
 enum class NotNow {
-  kNotPrepared,   ///< no such scope or allotment here: not prepared, or lost
-  kStaleEpoch,    ///< the gate is in another epoch
-  kDraining,      ///< rebuilding, and nothing to give yet
-  kReturning,     ///< the member's hold is past its deadline and its slot is on its way back
+  kNotPrepared,  ///< no such scope or allotment here: not prepared, or lost
+  kStaleEpoch,   ///< the gate is in another epoch
+  kDraining,     ///< rebuilding, and nothing to give yet
+  kReturning,    ///< the member's hold is past its deadline and its slot is on its way back
 };
 using TakeAnswer = std::variant<Taken, AlreadyTaken, LimitReached, Dry, NotNow>;
 
@@ -61,28 +67,29 @@ struct GateReading {
   std::uint64_t version = 0;
   Epoch epoch;
   GateState state = GateState::kAbsent;
-  SequenceNumber applied;            ///< last number of the sequence that was applied
+  SequenceNumber applied;  ///< last number of the sequence that was applied
   struct Allotment {
     AllotmentId id;
-    std::int32_t free = 0;           ///< what it can give now
-    std::int32_t leased_to = 0;      ///< end of the last lease applied here
+    std::int32_t free = 0;       ///< what it can give now
+    std::int32_t leased_to = 0;  ///< end of the last lease applied here
   };
   std::vector<Allotment> allotments;
   std::vector<std::pair<MemberId, GateEntry>> in_flight;
-  std::size_t entries = 0;           ///< recorded ones too
+  std::size_t entries = 0;  ///< recorded ones too
 };
 
-/// Decides who gets a slot, atomically. Written for several implementations; every call may come from any
-/// thread and answers on the caller's executor.
+/// Decides who gets a slot, atomically. Written for several implementations; every call may come
+/// from any thread and answers on the caller's executor.
 ///
-/// Errors of all calls: kUnavailable (not reached: did not happen), kTimeout (unknown: ask again; the same
-/// member gets the same grant), kStaleEpoch (the call names another epoch; nothing changed).
+/// Errors of all calls: kUnavailable (not reached: did not happen), kTimeout (unknown: ask again;
+/// the same member gets the same grant), kStaleEpoch (the call names another epoch; nothing
+/// changed).
 ///
 /// G1: one slot is never in two entries, and a slot with an entry is never free.
 /// G2: new slots are given lowest number first, in the order of the decisions (I7).
 /// G3: entries appear by take and load only (S9), and leave by the numbered sequence only (S2).
-/// G4: a member's entries never exceed the scope's per_member; asking again gives the same grant (I6).
-/// G5: a repeated sequence number, confirmation or load changes nothing.
+/// G4: a member's entries never exceed the scope's per_member; asking again gives the same grant
+/// (I6). G5: a repeated sequence number, confirmation or load changes nothing.
 class Gate {
  public:
   Gate() = default;
@@ -96,29 +103,32 @@ class Gate {
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> confirm(
       ScopeId scope, Epoch epoch, std::vector<Confirmation> recorded) = 0;
 
-  /// Applies the next numbers of the sequence, in order. The answer is the last number applied, which is
-  /// lower than the last one sent when a number is missing in between. Errors also: kConflict ("not now").
+  /// Applies the next numbers of the sequence, in order. The answer is the last number applied,
+  /// which is lower than the last one sent when a number is missing in between. Errors also:
+  /// kConflict ("not now").
   [[nodiscard]] virtual common::Task<common::Result<SequenceNumber>> apply(
       ScopeId scope, Epoch epoch, std::vector<SequenceEntry> steps) = 0;
 
-  /// Takes another slot for the same grant, because the ledger holds `held` for someone else. A repeat gives
-  /// the same slot. Nothing: none is left.
+  /// Takes another slot for the same grant, because the ledger holds `held` for someone else. A
+  /// repeat gives the same slot. Nothing: none is left.
   [[nodiscard]] virtual common::Task<common::Result<std::optional<Slot>>> replace(
       ScopeId scope, Epoch epoch, MemberId member, GrantId id, Slot held) = 0;
 
-  /// First half of a rebuild (S6): forgets what it knew of the scope, knows the rows, gives nothing yet.
+  /// First half of a rebuild (S6): forgets what it knew of the scope, knows the rows, gives nothing
+  /// yet.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> begin_epoch(
       ScopeRules rules, ShardSnapshot rows) = 0;
 
-  /// Second half: members without an entry get theirs, holes become free. Errors also: kConflict when the
-  /// gate has not applied exactly `rows.last_number` (S9): read again.
+  /// Second half: members without an entry get theirs, holes become free. Errors also: kConflict
+  /// when the gate has not applied exactly `rows.last_number` (S9): read again.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> load(ScopeId scope,
                                                                         ShardSnapshot rows) = 0;
 
   [[nodiscard]] virtual common::Task<common::Result<GateReading>> read(ScopeId scope) = 0;
 
   /// Members who have an entry now; what the sold-out flag is raised with.
-  [[nodiscard]] virtual common::Task<common::Result<std::vector<MemberId>>> holders(ScopeId scope) = 0;
+  [[nodiscard]] virtual common::Task<common::Result<std::vector<MemberId>>> holders(
+      ScopeId scope) = 0;
 
   /// Forgets a settled scope.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> remove(ScopeId scope) = 0;

@@ -57,7 +57,8 @@ Result<Done> write_step(db::Session& session, ScopeId scope, std::int32_t shard,
   const std::string scope_name = to_string(scope);
   const std::string allotment = to_string(step.allotment);
   const Result<std::int64_t> written = session.execute(
-      "INSERT INTO outbox (scope, shard, number, kind, grant_id, allotment, member, slot, created_at) "
+      "INSERT INTO outbox (scope, shard, number, kind, grant_id, allotment, member, slot, "
+      "created_at) "
       "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
       {scope_name, std::int64_t{shard}, step.number.value(),
        kNames[static_cast<std::size_t>(step.kind)], db::param(step.grant), allotment,
@@ -68,9 +69,8 @@ Result<Done> write_step(db::Session& session, ScopeId scope, std::int32_t shard,
 
 Result<bool> move_sold(db::Session& session, const GrantTable& table, AllotmentId allotment,
                        std::int64_t change, Instant now) {
-  const std::string sql =
-      fmt::format("UPDATE {} SET sold = sold + $1, updated_at = $2 WHERE allotment = $3",
-                  table.allotments);
+  const std::string sql = fmt::format(
+      "UPDATE {} SET sold = sold + $1, updated_at = $2 WHERE allotment = $3", table.allotments);
   const std::string name = to_string(allotment);
   const Result<std::int64_t> changed = session.execute(sql, {change, to_micros(now), name});
   if (changed) return true;

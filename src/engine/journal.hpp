@@ -28,19 +28,21 @@ class Journal {
   /// Errors: kUnavailable (definite: nobody will record it), kTimeout (ambiguous).
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> append(Grant grant) = 0;
 
-  /// The consumer's side, used by the writer on its executor. Waits for nothing but a first grant; at most
-  /// `max`. Empty: the journal was stopped and is consumed.
+  /// The consumer's side, used by the writer on its executor. Waits for nothing but a first grant;
+  /// at most `max`. Empty: the journal was stopped and is consumed.
   [[nodiscard]] virtual common::Task<std::vector<Grant>> next_batch(std::size_t max) = 0;
   /// The last batch is in the ledger; its seats are free.
   virtual void commit() = 0;
 
-  /// Waits, on the writer's executor, until everything appended before the call has been committed: the
-  /// drain of S6 and the wait of S7. Errors also: kUnavailable when the writer abandons it first.
+  /// Waits, on the writer's executor, until everything appended before the call has been committed:
+  /// the drain of S6 and the wait of S7. Errors also: kUnavailable when the writer abandons it
+  /// first.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> consumed_to_end() = 0;
 
   /// No further append; what is in it is still handed out.
   virtual void stop() = 0;
-  /// The writer ends without having committed the rest: whoever waits for the end is told so. Implies stop().
+  /// The writer ends without having committed the rest: whoever waits for the end is told so.
+  /// Implies stop().
   virtual void abandon() = 0;
 
   [[nodiscard]] virtual std::size_t depth() const noexcept = 0;

@@ -26,9 +26,9 @@ struct RecordOutcome {
   RecordKind kind = RecordKind::kRecorded;
   Slot slot;
   Nth nth;
-  Instant due_at = kNever;          ///< the row's deadline, where it holds
-  std::optional<GrantId> other;     ///< kMerged: the grant that counts
-  std::string reason;               ///< kRuleBroken
+  Instant due_at = kNever;       ///< the row's deadline, where it holds
+  std::optional<GrantId> other;  ///< kMerged: the grant that counts
+  std::string reason;            ///< kRuleBroken
 };
 
 /// A row's own state, for the reclaimer, the watch and the flag.
@@ -42,13 +42,13 @@ struct LedgerReading {
     AllotmentId id;
     std::int32_t quantity = 0;
     std::int32_t leased_to = 0;
-    std::int32_t keep_slot = 0;     ///< rows that keep a slot
-    std::int32_t open_holds = 0;    ///< of these, holds that must still be paid
-    std::int32_t undelivered = 0;   ///< returns in the outbox
-    std::int32_t sold = 0;          ///< the counter that is the second net
+    std::int32_t keep_slot = 0;    ///< rows that keep a slot
+    std::int32_t open_holds = 0;   ///< of these, holds that must still be paid
+    std::int32_t undelivered = 0;  ///< returns in the outbox
+    std::int32_t sold = 0;         ///< the counter that is the second net
   };
   std::vector<Allotment> allotments;
-  std::vector<RowState> asked;      ///< one for each id that was asked for
+  std::vector<RowState> asked;  ///< one for each id that was asked for
 };
 
 /// Steps of the sequence that the gate has not taken yet, with the epoch of the same snapshot (S4).
@@ -62,11 +62,11 @@ struct ExpiredHold {
   ScopeId scope;
 };
 
-/// The rows: the truth. Written for several implementations. Calls are made on the engine's executor and
-/// answer there.
+/// The rows: the truth. Written for several implementations. Calls are made on the engine's
+/// executor and answer there.
 ///
-/// Errors of all calls: kFull, kReadOnly, kBusy, kIo, kTimeout, kUnavailable; Proof::kUnknown when a commit
-/// may have happened, and then the same call is made again.
+/// Errors of all calls: kFull, kReadOnly, kBusy, kIo, kTimeout, kUnavailable; Proof::kUnknown when
+/// a commit may have happened, and then the same call is made again.
 class Ledger {
  public:
   Ledger() = default;
@@ -78,18 +78,18 @@ class Ledger {
   [[nodiscard]] virtual common::Task<common::Result<std::vector<RecordOutcome>>> record(
       std::vector<Grant> batch) = 0;
 
-  /// Makes the shard's row and leases when they are missing (the whole quantity, for a local gate), and
-  /// raises its epoch by compare-and-set from the one it reads. The new epoch.
+  /// Makes the shard's row and leases when they are missing (the whole quantity, for a local gate),
+  /// and raises its epoch by compare-and-set from the one it reads. The new epoch.
   [[nodiscard]] virtual common::Task<common::Result<Epoch>> raise_epoch(ScopeRules rules,
                                                                         std::string_view gate) = 0;
-  /// What is older than `epoch` and still arrives is fenced from now on. kStaleEpoch when `epoch` is not
-  /// the shard's any more.
+  /// What is older than `epoch` and still arrives is fenced from now on. kStaleEpoch when `epoch`
+  /// is not the shard's any more.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> raise_min_epoch(ScopeId scope,
                                                                                    Epoch epoch) = 0;
   [[nodiscard]] virtual common::Task<common::Result<ShardSnapshot>> snapshot(ScopeId scope) = 0;
 
-  [[nodiscard]] virtual common::Task<common::Result<Undelivered>> undelivered(ScopeId scope,
-                                                                              std::size_t limit) = 0;
+  [[nodiscard]] virtual common::Task<common::Result<Undelivered>> undelivered(
+      ScopeId scope, std::size_t limit) = 0;
   /// The gate has applied everything up to `number`.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> delivered(
       ScopeId scope, SequenceNumber number) = 0;
@@ -104,16 +104,16 @@ class Ledger {
   /// S7, first step: marks on the ids.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> mark_reclaim(
       std::vector<GrantId> ids) = 0;
-  /// S7, last step: a REJECTED row under each id that has none. The outcomes are kSameHolds (confirm) or
-  /// kSameTerminal (its return is on its way).
+  /// S7, last step: a REJECTED row under each id that has none. The outcomes are kSameHolds
+  /// (confirm) or kSameTerminal (its return is on its way).
   [[nodiscard]] virtual common::Task<common::Result<std::vector<RecordOutcome>>> finish_reclaim(
       std::vector<Grant> grants) = 0;
 
   /// Sets the counter to the number of rows that hold (`doorbuster rebuild --counts`).
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> recount(ScopeId scope) = 0;
-  /// Settles the scope as it was read: no hold is open, `epoch` is in force and `last_number` the last. What
-  /// a gate gave since and still arrives is fenced. Errors also: kStaleEpoch when it is not like that any
-  /// more, and then nothing has changed.
+  /// Settles the scope as it was read: no hold is open, `epoch` is in force and `last_number` the
+  /// last. What a gate gave since and still arrives is fenced. Errors also: kStaleEpoch when it is
+  /// not like that any more, and then nothing has changed.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> settle(
       ScopeId scope, Epoch epoch, SequenceNumber last_number) = 0;
 };

@@ -17,7 +17,8 @@ using common::fail;
 using common::Result;
 using common::Task;
 
-/// Slots that can be given, one bit each; the lowest is found from a hint that only returns move back.
+/// Slots that can be given, one bit each; the lowest is found from a hint that only returns move
+/// back.
 class FreeSlots {
  public:
   explicit FreeSlots(std::int32_t quantity)
@@ -27,9 +28,7 @@ class FreeSlots {
   [[nodiscard]] bool in_range(Slot slot) const noexcept {
     return slot.value() >= 1 && slot.value() <= quantity_;
   }
-  [[nodiscard]] bool has(Slot slot) const noexcept {
-    return (words_[word(slot)] & bit(slot)) != 0;
-  }
+  [[nodiscard]] bool has(Slot slot) const noexcept { return (words_[word(slot)] & bit(slot)) != 0; }
 
   void add(Slot slot) noexcept {
     if (has(slot)) return;
@@ -48,7 +47,9 @@ class FreeSlots {
   }
 
  private:
-  static std::size_t word(Slot slot) noexcept { return static_cast<std::size_t>(slot.value()) / 64; }
+  static std::size_t word(Slot slot) noexcept {
+    return static_cast<std::size_t>(slot.value()) / 64;
+  }
   static std::uint64_t bit(Slot slot) noexcept {
     return std::uint64_t{1} << (static_cast<std::uint32_t>(slot.value()) % 64U);
   }
@@ -77,7 +78,8 @@ struct Scope {
   // A member's entries: one in almost every sale.
   std::unordered_map<MemberId, std::vector<GateEntry>> entries;
   std::size_t entry_count = 0;
-  std::map<std::pair<GrantId, Slot>, Slot> replaced;  // (grant, slot that the ledger refused) -> new slot
+  std::map<std::pair<GrantId, Slot>, Slot>
+      replaced;  // (grant, slot that the ledger refused) -> new slot
 
   Allotment* find(AllotmentId id) {
     for (Allotment& one : allotments) {
@@ -209,7 +211,8 @@ class LocalGate final : public Gate {
   Task<Result<Done>> load(ScopeId id, ShardSnapshot rows) override {
     Result<Done> answer = with_epoch<Done>(id, rows.epoch, [&](Scope& scope) -> Result<Done> {
       if (scope.applied != rows.last_number) {
-        return fail(ErrorCode::kConflict, "the reading is not at the number that the gate has applied");
+        return fail(ErrorCode::kConflict,
+                    "the reading is not at the number that the gate has applied");
       }
       fill(scope, rows);
       return Done{};
@@ -329,7 +332,9 @@ class LocalGate final : public Gate {
         }
         break;
       }
-      case SequenceKind::kDeparture: scope.remove_entry(step.member, step.grant); break;
+      case SequenceKind::kDeparture:
+        scope.remove_entry(step.member, step.grant);
+        break;
       case SequenceKind::kLoad:
         if (step.holds) {
           scope.add_row(HeldRow{.id = step.grant,
@@ -366,7 +371,8 @@ class LocalGate final : public Gate {
     for (const HeldRow& row : rows.rows) scope.add_row(row);
   }
 
-  /// The second load of S6: what neither a row nor an entry has, up to the end of the last lease, is free.
+  /// The second load of S6: what neither a row nor an entry has, up to the end of the last lease,
+  /// is free.
   static void fill(Scope& scope, const ShardSnapshot& rows) {
     for (const HeldRow& row : rows.rows) scope.add_row(row);
     for (Allotment& allotment : scope.allotments) {

@@ -27,7 +27,8 @@ std::uint64_t get(std::span<const std::uint8_t> in) {
 }
 
 std::array<std::uint8_t, kMac> mac_of(std::span<const std::uint8_t> key,
-                                      std::span<const std::uint8_t, kPlain> plain, MemberId member) {
+                                      std::span<const std::uint8_t, kPlain> plain,
+                                      MemberId member) {
   std::array<std::uint8_t, kPlain + 8> input{};
   std::copy(plain.begin(), plain.end(), input.begin());
   put(std::span(input).subspan(kPlain), static_cast<std::uint64_t>(member.value()));
@@ -50,7 +51,8 @@ std::string OrderIdCodec::encode(const OrderRef& order, MemberId member) const {
   bytes[16] = static_cast<std::uint8_t>(order.allotment.kind);
   put(all.subspan(17, 8), static_cast<std::uint64_t>(order.allotment.number));
   put(all.subspan(25, 4), static_cast<std::uint64_t>(order.epoch.value()));
-  const auto mac = mac_of(key_, std::span<const std::uint8_t, kPlain>(bytes.data(), kPlain), member);
+  const auto mac =
+      mac_of(key_, std::span<const std::uint8_t, kPlain>(bytes.data(), kPlain), member);
   std::copy(mac.begin(), mac.end(), bytes.begin() + kPlain);
   return common::base64url_encode(bytes);
 }

@@ -17,9 +17,9 @@ struct OrderRef {
   Epoch epoch;
 };
 
-/// Public order ids: opaque text of 55 characters that names grant, allotment and epoch, with a MAC over these
-/// and the member. So an invented id or a stranger's is known as such at once, on any node, without a look at
-/// the ledger (engine page, section 4). Callable from any thread.
+/// Public order ids: opaque text of 55 characters that names grant, allotment and epoch, with a MAC
+/// over these and the member. So an invented id or a stranger's is known as such at once, on any
+/// node, without a look at the ledger (engine page, section 4). Callable from any thread.
 class OrderIdCodec {
  public:
   static constexpr std::size_t kKeyBytes = 32;

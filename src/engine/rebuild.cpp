@@ -11,7 +11,8 @@ using common::LogLevel;
 using common::Result;
 using common::Task;
 
-/// Returns may be written between the second reading and its load; each miss delivers them and reads again.
+/// Returns may be written between the second reading and its load; each miss delivers them and
+/// reads again.
 constexpr int kLoadTries = 100;
 
 Rebuild::Rebuild(Parts parts, Relay& relay, std::string gate_name)
@@ -19,7 +20,8 @@ Rebuild::Rebuild(Parts parts, Relay& relay, std::string gate_name)
       relay_(relay),
       gate_name_(std::move(gate_name)),
       runs_(parts.metrics.counter("engine_rebuilds_total", "Rebuilds of a gate from the ledger")),
-      failures_(parts.metrics.counter("engine_rebuilds_failed_total", "Rebuilds that did not end")) {}
+      failures_(
+          parts.metrics.counter("engine_rebuilds_failed_total", "Rebuilds that did not end")) {}
 
 Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope) {
   runs_.add();
@@ -30,9 +32,9 @@ Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope) {
   if (!ended) {
     failures_.add();
     const std::string name = common::to_string(scope->rules().id);
-    common::log(LogLevel::kError, "a rebuild did not end",
-                {{"scope", std::string_view(name)},
-                 {"why", std::string_view(ended.error().message)}});
+    common::log(
+        LogLevel::kError, "a rebuild did not end",
+        {{"scope", std::string_view(name)}, {"why", std::string_view(ended.error().message)}});
   }
   co_return ended;
 }
@@ -63,7 +65,8 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
   ScopeRules again = scope->rules();
   const Result<Done> begin = co_await parts_.gate.begin_epoch(std::move(again), std::move(*first));
   if (!begin) co_return begin;
-  // From here on takes go to the new epoch: holders get their grants, everybody else busy, until the load.
+  // From here on takes go to the new epoch: holders get their grants, everybody else busy, until
+  // the load.
   scope->set_epoch(*epoch);
   measure("begin_epoch");
 
@@ -78,7 +81,8 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
   for (int i = 0; i < kLoadTries; ++i) {
     Result<ShardSnapshot> second = co_await parts_.ledger.snapshot(id);
     if (!second) co_return fail(second.error());
-    if (second->epoch != *epoch) co_return fail(ErrorCode::kStaleEpoch, "another rebuild has begun");
+    if (second->epoch != *epoch)
+      co_return fail(ErrorCode::kStaleEpoch, "another rebuild has begun");
     std::vector<MemberId> holders;
     for (const HeldRow& row : second->rows) holders.push_back(row.member);
     const Result<Done> loaded = co_await parts_.gate.load(id, std::move(*second));

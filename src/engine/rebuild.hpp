@@ -5,8 +5,9 @@
 
 namespace doorbuster::engine {
 
-/// The rebuild of S6, also how a scope is prepared in the first place. Each step's time is a metric.
-/// Two at once are harmless: the later epoch wins, the earlier one is told so by its own calls.
+/// The rebuild of S6, also how a scope is prepared in the first place. Each step's time is a
+/// metric. Two at once are harmless: the later epoch wins, the earlier one is told so by its own
+/// calls.
 class Rebuild {
  public:
   Rebuild(Parts parts, Relay& relay, std::string gate_name);

@@ -14,8 +14,8 @@ Reclaim::Reclaim(Parts parts, Writer& writer, Relay& relay, std::chrono::seconds
       writer_(writer),
       relay_(relay),
       after_(after),
-      reclaimed_(parts.metrics.counter("engine_reclaimed_total",
-                                       "Grants in flight that nobody finished and that were ended")) {}
+      reclaimed_(parts.metrics.counter(
+          "engine_reclaimed_total", "Grants in flight that nobody finished and that were ended")) {}
 
 Task<Result<std::int64_t>> Reclaim::run_once() {
   std::int64_t ended = 0;
@@ -25,7 +25,8 @@ Task<Result<std::int64_t>> Reclaim::run_once() {
     co_return ended;
   }
   if (!ledger_up_since_) ledger_up_since_ = steady;
-  // A timer proves nothing about a writer that could not write: the count begins when the ledger answers.
+  // A timer proves nothing about a writer that could not write: the count begins when the ledger
+  // answers.
   if (steady - *ledger_up_since_ < after_) co_return ended;
 
   for (std::shared_ptr<Scope>& scope : parts_.scopes.all()) {

@@ -44,8 +44,8 @@ Task<bool> Relay::deliver(std::shared_ptr<Scope> scope) {
     lag_.set(static_cast<double>(waiting->steps.size()));
     if (waiting->steps.empty()) co_return true;
 
-    // The flag goes down before a unit can be taken again, so that no reading made before is trusted, and once
-    // more after it, for a probe that began in between.
+    // The flag goes down before a unit can be taken again, so that no reading made before is
+    // trusted, and once more after it, for a probe that began in between.
     const auto lower = [&] {
       for (const SequenceEntry& step : waiting->steps) {
         const int index = scope->index_of(step.allotment);

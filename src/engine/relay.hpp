@@ -4,8 +4,8 @@
 
 namespace doorbuster::engine {
 
-/// Carries the numbered sequence of each shard from the outbox to its gate (S3, S4): at once when told that
-/// steps were written, and every `every` for what a crash or a lost message left behind.
+/// Carries the numbered sequence of each shard from the outbox to its gate (S3, S4): at once when
+/// told that steps were written, and every `every` for what a crash or a lost message left behind.
 class Relay {
  public:
   Relay(Parts parts, std::chrono::milliseconds every);
@@ -18,7 +18,8 @@ class Relay {
     signal_.set();
   }
 
-  /// Delivers what waits for one scope; also used by a rebuild between its two loads. False: not now.
+  /// Delivers what waits for one scope; also used by a rebuild between its two loads. False: not
+  /// now.
   [[nodiscard]] common::Task<bool> deliver(std::shared_ptr<Scope> scope);
 
  private:

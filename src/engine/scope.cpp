@@ -74,7 +74,8 @@ bool HolderFilter::may_contain(MemberId member) const noexcept {
   const Words& words = tables_[(before / 2) % 2];
   const bool found = (words[place.word].load(std::memory_order_seq_cst) & place.bits) == place.bits;
   if (found) return true;
-  // While a reset runs the table in use is still whole; what matters is that it was not replaced meanwhile.
+  // While a reset runs the table in use is still whole; what matters is that it was not replaced
+  // meanwhile.
   return turn_.load(std::memory_order_seq_cst) / 2 != before / 2;
 }
 

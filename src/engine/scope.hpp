@@ -10,16 +10,17 @@
 
 namespace doorbuster::engine {
 
-/// Who may hold a grant: never a wrong "no", rarely a wrong "maybe" (about 2 % at the size it was made for).
-/// Strangers are told apart from holders without a lock; that is what makes refusing cheap.
+/// Who may hold a grant: never a wrong "no", rarely a wrong "maybe" (about 2 % at the size it was
+/// made for). Strangers are told apart from holders without a lock; that is what makes refusing
+/// cheap.
 class HolderFilter {
  public:
   explicit HolderFilter(std::size_t expected);
 
   /// Any thread.
   void add(MemberId member);
-  /// Starts over in two steps: begin, then read the list of holders from the gate, then finish. Members who
-  /// are added in between stay in. One at a time.
+  /// Starts over in two steps: begin, then read the list of holders from the gate, then finish.
+  /// Members who are added in between stay in. One at a time.
   void begin_reset();
   void finish_reset(const std::vector<MemberId>& holders);
   /// False: certainly not added. Lock-free; any thread.
@@ -31,20 +32,20 @@ class HolderFilter {
   using Words = std::unique_ptr<std::atomic<std::uint64_t>[]>;
   void set(const Words& words, MemberId member) noexcept;
 
-  std::size_t words_;                       // a power of two
-  std::mutex mutex_;                        // one change at a time; readers do not take it
-  bool collecting_ = false;                 // Guarded by mutex_.
-  std::vector<MemberId> recent_;            // Guarded by mutex_; added since begin_reset().
+  std::size_t words_;             // a power of two
+  std::mutex mutex_;              // one change at a time; readers do not take it
+  bool collecting_ = false;       // Guarded by mutex_.
+  std::vector<MemberId> recent_;  // Guarded by mutex_; added since begin_reset().
   Words tables_[2];
-  // Even number n: tables_[(n / 2) % 2] is in use. A reader that sees it change looks again, so that it never
-  // trusts a table which is being cleared.
+  // Even number n: tables_[(n / 2) % 2] is in use. A reader that sees it change looks again, so
+  // that it never trusts a table which is being cleared.
   std::atomic<std::uint64_t> turn_{0};
 };
 
 enum class Flag : std::uint8_t { kDown, kUp, kFinal };
 
-/// What a node keeps of a scope that is prepared: its rules, the epoch it knows, and the sold-out flags.
-/// Shared by all threads; nothing in it decides who gets a unit.
+/// What a node keeps of a scope that is prepared: its rules, the epoch it knows, and the sold-out
+/// flags. Shared by all threads; nothing in it decides who gets a unit.
 class Scope {
  public:
   explicit Scope(ScopeRules rules);
@@ -54,10 +55,13 @@ class Scope {
   [[nodiscard]] int index_of(AllotmentId allotment) const noexcept;
 
   /// The epoch that calls name; 0 while the gate is not ready.
-  [[nodiscard]] Epoch epoch() const noexcept { return Epoch{epoch_.load(std::memory_order_acquire)}; }
+  [[nodiscard]] Epoch epoch() const noexcept {
+    return Epoch{epoch_.load(std::memory_order_acquire)};
+  }
   void set_epoch(Epoch epoch) noexcept { epoch_.store(epoch.value(), std::memory_order_release); }
 
-  /// The refusal of section 5: kDown unless the flag is up and the member is a stranger for certain.
+  /// The refusal of section 5: kDown unless the flag is up and the member is a stranger for
+  /// certain.
   [[nodiscard]] Flag refuse(std::size_t index, MemberId member) const noexcept {
     const Flag flag = flags_[index].load(std::memory_order_acquire);
     if (flag == Flag::kDown || filter_.may_contain(member)) return Flag::kDown;
@@ -70,8 +74,8 @@ class Scope {
   /// Every grant that this node sees.
   void saw_holder(MemberId member) { filter_.add(member); }
 
-  /// Raising is refused (false) when the flag was lowered after `generation` was read: the reading that it
-  /// stands on is older than a returned unit.
+  /// Raising is refused (false) when the flag was lowered after `generation` was read: the reading
+  /// that it stands on is older than a returned unit.
   [[nodiscard]] std::uint64_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);
   }
@@ -81,7 +85,8 @@ class Scope {
   void begin_holders() { filter_.begin_reset(); }
   void finish_holders(const std::vector<MemberId>& holders) { filter_.finish_reset(holders); }
 
-  /// Units left as the last probe read them; for pages, bounded staleness. -1 before the first probe.
+  /// Units left as the last probe read them; for pages, bounded staleness. -1 before the first
+  /// probe.
   [[nodiscard]] std::int32_t remaining(std::size_t index) const noexcept {
     return remaining_[index].load(std::memory_order_relaxed);
   }
@@ -95,8 +100,9 @@ class Scope {
   }
   void set_count_alarm(bool on) noexcept { count_alarm_.store(on, std::memory_order_relaxed); }
 
-  /// While a rebuild is under way, and after one that failed, the ledger's epoch may be ahead of the gate's by
-  /// our own doing, which says nothing about another server. Set on the engine's executor.
+  /// While a rebuild is under way, and after one that failed, the ledger's epoch may be ahead of
+  /// the gate's by our own doing, which says nothing about another server. Set on the engine's
+  /// executor.
   void rebuild_begins() noexcept { rebuilds_.fetch_add(1, std::memory_order_relaxed); }
   void rebuild_ends(bool failed) noexcept {
     rebuilds_.fetch_sub(1, std::memory_order_relaxed);
@@ -114,7 +120,7 @@ class Scope {
   const ScopeRules rules_;
   HolderFilter filter_;
   std::atomic<std::int64_t> epoch_{0};
-  std::mutex flag_mutex_;                          // raise and lower, so that a lowering is never overwritten
+  std::mutex flag_mutex_;  // raise and lower, so that a lowering is never overwritten
   std::atomic<std::uint64_t> generation_{0};
   std::vector<std::atomic<Flag>> flags_;
   std::vector<std::atomic<std::int32_t>> remaining_;

@@ -15,7 +15,8 @@ SoldOut::SoldOut(Parts parts, Config config)
     : parts_(parts),
       config_(config),
       signal_(parts.home),
-      probes_(parts.metrics.counter("engine_probes_total", "Probes of gate and ledger for the sold-out flag")),
+      probes_(parts.metrics.counter("engine_probes_total",
+                                    "Probes of gate and ledger for the sold-out flag")),
       failed_(parts.metrics.counter("engine_probes_failed_total",
                                     "Probes that failed and lowered the flag")) {}
 
@@ -97,10 +98,11 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
       continue;
     }
     scope->set_remaining(i, at_gate->free);
-    // Counter and rows change in the same transactions. Too high, the counter would refuse units that are free.
+    // Counter and rows change in the same transactions. Too high, the counter would refuse units
+    // that are free.
     alarm = alarm || at_ledger->sold > at_ledger->keep_slot;
-    const bool leased = at_ledger->leased_to == at_ledger->quantity &&
-                        at_gate->leased_to == at_ledger->leased_to;
+    const bool leased =
+        at_ledger->leased_to == at_ledger->quantity && at_gate->leased_to == at_ledger->leased_to;
     if (!settled || !leased || at_gate->free > 0) {
       const bool wrong = at_gate->free > 0 || gate->epoch != ledger->epoch || !leased;
       if (wrong && scope->flag(i) != Flag::kDown) scope->lower(i);

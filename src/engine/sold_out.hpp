@@ -7,11 +7,14 @@
 
 namespace doorbuster::engine {
 
-/// The one procedure behind "sold out" and "final" (engine page, section 5), repeated as the flag's probe.
+/// The one procedure behind "sold out" and "final" (engine page, section 5), repeated as the flag's
+/// probe.
 ///
-/// F1: a flag is raised only on a gate reading (dry, open) followed by a ledger reading that shows the same
+/// F1: a flag is raised only on a gate reading (dry, open) followed by a ledger reading that shows
+/// the same
 ///     epoch, everything leased and applied, and no undelivered step.
-/// F2: final only when the ledger's rows keep every slot and none of them is an open hold, never where a unit
+/// F2: final only when the ledger's rows keep every slot and none of them is an open hold, never
+/// where a unit
 ///     may come back.
 /// F3: a failed probe lowers the flag.
 class SoldOut {
@@ -24,8 +27,8 @@ class SoldOut {
   [[nodiscard]] common::Task<void> run();
   void stop();
 
-  /// For a request that found the gate dry: waits (until `deadline`, on `caller`) for a reading made after
-  /// this call, unless the flag is up by then. kDown: answer busy.
+  /// For a request that found the gate dry: waits (until `deadline`, on `caller`) for a reading
+  /// made after this call, unless the flag is up by then. kDown: answer busy.
   [[nodiscard]] common::Task<Flag> verdict(common::Executor& caller, std::shared_ptr<Scope> scope,
                                            std::size_t index, common::Steady deadline);
 
@@ -43,7 +46,7 @@ class SoldOut {
   common::Signal signal_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
-  std::vector<Waiter> waiters_;   // Guarded by mutex_.
+  std::vector<Waiter> waiters_;  // Guarded by mutex_.
   common::Counter& probes_;
   common::Counter& failed_;
 };

@@ -35,40 +35,47 @@ struct Sql {
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}', $12, $13, $14, $15, $13) "
             "ON CONFLICT DO NOTHING",
             t.table, t.hold)),
-        first_history(fmt::format(
-            "INSERT INTO {} (order_id, to_state, from_state, reason, at) VALUES ($1, '{}', NULL, NULL, $2)",
-            t.history, t.hold)),
-        by_id(fmt::format(
-            "SELECT state IN ({}), slot, nth, CASE WHEN state = '{}' THEN due_at END, merged_into FROM {} WHERE id = $1",
-            holding_list(t), t.hold, t.table)),
-        by_slot(fmt::format("SELECT id FROM {} WHERE allotment = $1 AND slot = $2 AND state IN ({})",
-                            t.table, holding_list(t))),
-        by_member(fmt::format(
-            "SELECT id, nth FROM {} WHERE scope = $1 AND member = $2 AND state IN ({}) ORDER BY nth",
-            t.table, holding_list(t))),
-        by_key(fmt::format("SELECT id FROM {} WHERE allotment = $1 AND member = $2 AND member_key = $3 "
-                           "AND state <> '{}'",
-                           t.table, t.rejected)),
+        first_history(fmt::format("INSERT INTO {} (order_id, to_state, from_state, reason, at) "
+                                  "VALUES ($1, '{}', NULL, NULL, $2)",
+                                  t.history, t.hold)),
+        by_id(fmt::format("SELECT state IN ({}), slot, nth, CASE WHEN state = '{}' THEN due_at "
+                          "END, merged_into FROM {} WHERE id = $1",
+                          holding_list(t), t.hold, t.table)),
+        by_slot(
+            fmt::format("SELECT id FROM {} WHERE allotment = $1 AND slot = $2 AND state IN ({})",
+                        t.table, holding_list(t))),
+        by_member(fmt::format("SELECT id, nth FROM {} WHERE scope = $1 AND member = $2 AND state "
+                              "IN ({}) ORDER BY nth",
+                              t.table, holding_list(t))),
+        by_key(fmt::format(
+            "SELECT id FROM {} WHERE allotment = $1 AND member = $2 AND member_key = $3 "
+            "AND state <> '{}'",
+            t.table, t.rejected)),
         reject(fmt::format(
-            "INSERT INTO {} (id, allotment, scope, shard, epoch, member, slot, slot_limit, nth, per_member, "
-            "member_key, state, reason, merged_into, amount, recorded_at, expires_at, due_at, updated_at) "
-            "SELECT $1, a.allotment, a.scope, $2, $3, $4, NULL, a.quantity, NULL, a.per_member, $5, '{}', "
+            "INSERT INTO {} (id, allotment, scope, shard, epoch, member, slot, slot_limit, nth, "
+            "per_member, "
+            "member_key, state, reason, merged_into, amount, recorded_at, expires_at, due_at, "
+            "updated_at) "
+            "SELECT $1, a.allotment, a.scope, $2, $3, $4, NULL, a.quantity, NULL, a.per_member, "
+            "$5, '{}', "
             "$6, $7, $8, $9, $10, $11, $9 FROM {} a WHERE a.allotment = $12 ON CONFLICT DO NOTHING",
             t.table, t.rejected, t.allotments)),
-        reject_history(fmt::format(
-            "INSERT INTO {} (order_id, to_state, from_state, reason, at) VALUES ($1, '{}', NULL, $2, $3)",
-            t.history, t.rejected)),
+        reject_history(fmt::format("INSERT INTO {} (order_id, to_state, from_state, reason, at) "
+                                   "VALUES ($1, '{}', NULL, $2, $3)",
+                                   t.history, t.rejected)),
         shard_of_rows(fmt::format(
             "SELECT id, allotment, member, slot, nth, member_key, recorded_at, expires_at, "
-            "CASE WHEN state = '{}' THEN due_at END, epoch FROM {} WHERE allotment = $1 AND state IN ({})",
+            "CASE WHEN state = '{}' THEN due_at END, epoch FROM {} WHERE allotment = $1 AND state "
+            "IN ({})",
             t.hold, t.table, holding_list(t))),
-        one_row(fmt::format(
-            "SELECT nth, member_key, recorded_at, expires_at, CASE WHEN state = '{}' THEN due_at END, slot, "
-            "epoch FROM {} WHERE id = $1 AND state IN ({})",
-            t.hold, t.table, holding_list(t))),
+        one_row(fmt::format("SELECT nth, member_key, recorded_at, expires_at, CASE WHEN state = "
+                            "'{}' THEN due_at END, slot, "
+                            "epoch FROM {} WHERE id = $1 AND state IN ({})",
+                            t.hold, t.table, holding_list(t))),
         allotments(fmt::format(
             "SELECT a.allotment, a.quantity, coalesce((SELECT max(l.last_slot) FROM engine_lease l "
-            "WHERE l.allotment = a.allotment AND l.shard = 0), 0), a.sold FROM {} a WHERE a.scope = $1 "
+            "WHERE l.allotment = a.allotment AND l.shard = 0), 0), a.sold FROM {} a WHERE a.scope "
+            "= $1 "
             "ORDER BY a.id",
             t.allotments)),
         counts(fmt::format("SELECT count(*), count(CASE WHEN state = '{}' THEN 1 END) FROM {} "
@@ -82,7 +89,8 @@ struct Sql {
             t.allotments, t.table, t.hold)),
         settle(fmt::format(
             "UPDATE engine_shard SET state = 'SETTLED', epoch = epoch + 1, min_epoch = epoch + 1 "
-            "WHERE scope = $1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND NOT EXISTS (SELECT 1 "
+            "WHERE scope = $1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND NOT EXISTS "
+            "(SELECT 1 "
             "FROM {} a JOIN {} o ON o.allotment = a.allotment WHERE a.scope = engine_shard.scope "
             "AND o.state = '{}')",
             t.allotments, t.table, t.hold)),
@@ -90,9 +98,8 @@ struct Sql {
                             "{0}.allotment AND o.state IN ({2})) WHERE scope = $1",
                             t.allotments, t.table, holding_list(t))) {}
 
-  const std::string insert, first_history, by_id, by_slot, by_member, by_key, reject, reject_history,
-      shard_of_rows, one_row, allotments, counts, due, settle,
-      recount;
+  const std::string insert, first_history, by_id, by_slot, by_member, by_key, reject,
+      reject_history, shard_of_rows, one_row, allotments, counts, due, settle, recount;
 };
 
 db::Param text_or_null(const std::string& text) {
@@ -116,11 +123,13 @@ class Recording {
 
   Result<std::vector<RecordOutcome>> run(const std::vector<Grant>& batch) {
     std::vector<RecordOutcome> outcomes(batch.size());
-    // In (allotment, slot) order, so that two batches with crossing slots cannot wait for each other.
+    // In (allotment, slot) order, so that two batches with crossing slots cannot wait for each
+    // other.
     std::vector<std::size_t> order(batch.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return std::pair(batch[a].allotment, batch[a].slot) < std::pair(batch[b].allotment, batch[b].slot);
+      return std::pair(batch[a].allotment, batch[a].slot) <
+             std::pair(batch[b].allotment, batch[b].slot);
     });
     for (const std::size_t i : order) {
       Result<RecordOutcome> outcome = record_one(batch[i]);
@@ -132,7 +141,8 @@ class Recording {
     return outcomes;
   }
 
-  /// Writes a REJECTED row; false when a row is there already. With `returns`, the slot goes back (S2).
+  /// Writes a REJECTED row; false when a row is there already. With `returns`, the slot goes back
+  /// (S2).
   Result<bool> reject(const Grant& grant, std::string_view reason, bool returns,
                       const std::optional<GrantId>& merged_into = std::nullopt) {
     const std::string allotment = to_string(grant.allotment);
@@ -152,8 +162,8 @@ class Recording {
       const Result<db::Rows> held =
           session_.query(sql_.by_slot, {allotment, std::int64_t{grant.slot.value()}});
       if (!held) return fail(held.error());
-      const Result<Done> step = write(
-          grant, held->empty() ? SequenceKind::kReturn : SequenceKind::kDeparture, grant.id);
+      const Result<Done> step =
+          write(grant, held->empty() ? SequenceKind::kReturn : SequenceKind::kDeparture, grant.id);
       if (!step) return fail(step.error());
     }
     return true;
@@ -178,8 +188,8 @@ class Recording {
     if (grant.epoch >= *fence) {
       const Result<std::int64_t> made = insert(grant, grant.nth);
       if (!made && made.error().code == ErrorCode::kConflict) {
-        // A CHECK or the foreign key: the grant's numbers are not those of the allotment's own row. Both are
-        // looked at before the id, and a row that is there already decides (S1).
+        // A CHECK or the foreign key: the grant's numbers are not those of the allotment's own row.
+        // Both are looked at before the id, and a row that is there already decides (S1).
         Result<Maybe> known = find_same(grant.id);
         if (!known || *known) return known;
         Result<RecordOutcome> outcome = rule_broken(grant, "RULE_BROKEN");
@@ -266,19 +276,19 @@ class Recording {
   RecordOutcome recorded(const Grant& grant, Nth nth) {
     history_.push_back(grant.id);
     ++sold_[grant.allotment];
-    return RecordOutcome{.kind = RecordKind::kRecorded,
-                         .slot = grant.slot,
-                         .nth = nth,
-                         .due_at = due_at(grant)};
+    return RecordOutcome{
+        .kind = RecordKind::kRecorded, .slot = grant.slot, .nth = nth, .due_at = due_at(grant)};
   }
 
   Result<std::optional<RecordOutcome>> merge(const Grant& grant, const GrantId& other) {
     const Result<bool> made = reject(grant, "MERGED", true, other);
     if (!made) return fail(made.error());
-    // The other grant's load is numbered after the return, so that its entry is the one that stays (S3).
+    // The other grant's load is numbered after the return, so that its entry is the one that stays
+    // (S3).
     const Result<Done> step = write(grant, SequenceKind::kLoad, other);
     if (!step) return fail(step.error());
-    return std::optional{RecordOutcome{.kind = RecordKind::kMerged, .other = other, .reason = "MERGED"}};
+    return std::optional{
+        RecordOutcome{.kind = RecordKind::kMerged, .other = other, .reason = "MERGED"}};
   }
 
   Result<RecordOutcome> rule_broken(const Grant& grant, std::string_view reason) {
@@ -356,8 +366,9 @@ class SqlLedger final : public Ledger {
         clock_(clock),
         table_(std::move(table)),
         sql_(table_),
-        count_alarms_(metrics.counter("engine_count_alarms_total",
-                                      "Batches whose sold counter refused although slots were free")) {}
+        count_alarms_(
+            metrics.counter("engine_count_alarms_total",
+                            "Batches whose sold counter refused although slots were free")) {}
 
   Task<Result<std::vector<RecordOutcome>>> record(std::vector<Grant> batch) override {
     using Outcomes = std::vector<RecordOutcome>;
@@ -371,7 +382,8 @@ class SqlLedger final : public Ledger {
 
   Task<Result<Epoch>> raise_epoch(ScopeRules rules, std::string_view gate) override {
     std::function<Result<Epoch>(db::Session&)> work =
-        [rules = std::move(rules), gate = std::string(gate)](db::Session& session) -> Result<Epoch> {
+        [rules = std::move(rules),
+         gate = std::string(gate)](db::Session& session) -> Result<Epoch> {
       const std::string scope = to_string(rules.id);
       const Result<db::Rows> rows = session.query(
           "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, state) "
@@ -395,8 +407,9 @@ class SqlLedger final : public Ledger {
   }
 
   Task<Result<Done>> raise_min_epoch(ScopeId scope, Epoch epoch) override {
-    return change("UPDATE engine_shard SET min_epoch = $1 WHERE scope = $2 AND shard = 0 AND epoch = $1",
-                  scope, epoch.value());
+    return change(
+        "UPDATE engine_shard SET min_epoch = $1 WHERE scope = $2 AND shard = 0 AND epoch = $1",
+        scope, epoch.value());
   }
 
   Task<Result<ShardSnapshot>> snapshot(ScopeId scope) override {
@@ -462,9 +475,9 @@ class SqlLedger final : public Ledger {
     std::function<Result<Done>(db::Session&)> work =
         [scope, number](db::Session& session) -> Result<Done> {
       const std::string name = to_string(scope);
-      const Result<std::int64_t> gone = session.execute(
-          "DELETE FROM outbox WHERE scope = $1 AND shard = 0 AND number <= $2",
-          {name, number.value()});
+      const Result<std::int64_t> gone =
+          session.execute("DELETE FROM outbox WHERE scope = $1 AND shard = 0 AND number <= $2",
+                          {name, number.value()});
       if (!gone) return fail(gone.error());
       return Done{};
     };
@@ -503,9 +516,9 @@ class SqlLedger final : public Ledger {
       for (const GrantId& id : ids) {
         const Result<db::Rows> row = session.query(sql_.by_id, {db::param(id)});
         if (!row) return fail(row.error());
-        reading.asked.push_back(row->empty()                       ? RowState::kNone
-                                : row->front().integer(0) != 0     ? RowState::kHolds
-                                                                   : RowState::kTerminal);
+        reading.asked.push_back(row->empty()                   ? RowState::kNone
+                                : row->front().integer(0) != 0 ? RowState::kHolds
+                                                               : RowState::kTerminal);
       }
       return reading;
     };
@@ -537,7 +550,8 @@ class SqlLedger final : public Ledger {
         [this, ids = std::move(ids)](db::Session& session) -> Result<Done> {
       for (const GrantId& id : ids) {
         const Result<std::int64_t> made = session.execute(
-            "INSERT INTO reclaim_mark (grant_id, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            "INSERT INTO reclaim_mark (grant_id, created_at) VALUES ($1, $2) ON CONFLICT DO "
+            "NOTHING",
             {db::param(id), to_micros(clock_.now())});
         if (!made) return fail(made.error());
       }
@@ -585,8 +599,8 @@ class SqlLedger final : public Ledger {
     const bool current = grant.epoch.value() >= shard->front().integer(1);
     const Result<bool> made = recording.reject(grant, "ABANDONED", current);
     if (!made) return fail(made.error());
-    const Result<std::int64_t> unmarked = session.execute(
-        "DELETE FROM reclaim_mark WHERE grant_id = $1", {db::param(grant.id)});
+    const Result<std::int64_t> unmarked =
+        session.execute("DELETE FROM reclaim_mark WHERE grant_id = $1", {db::param(grant.id)});
     if (!unmarked) return fail(unmarked.error());
     if (*made) return RecordOutcome{.kind = RecordKind::kSameTerminal, .reason = "ABANDONED"};
     const Result<db::Rows> rows = session.query(sql_.by_id, {db::param(grant.id)});
@@ -603,7 +617,7 @@ class SqlLedger final : public Ledger {
   Result<SequenceEntry> read_step(db::Session& session, const db::Row& row) const {
     SequenceEntry step;
     step.number = SequenceNumber{row.integer(0)};
-    step.kind = row.text(1) == "RETURN"  ? SequenceKind::kReturn
+    step.kind = row.text(1) == "RETURN" ? SequenceKind::kReturn
                 : row.text(1) == "LOAD" ? SequenceKind::kLoad
                                         : SequenceKind::kDeparture;
     step.grant = row.grant_id(2);
@@ -638,12 +652,13 @@ class SqlLedger final : public Ledger {
   }
 
   /// One UPDATE of one scope; kStaleEpoch when it found no row. `number`, where given, is $1.
-  Task<Result<Done>> change(std::string sql, ScopeId scope, std::optional<std::int64_t> number = {}) {
+  Task<Result<Done>> change(std::string sql, ScopeId scope,
+                            std::optional<std::int64_t> number = {}) {
     std::function<Result<Done>(db::Session&)> work =
         [sql = std::move(sql), scope, number](db::Session& session) -> Result<Done> {
       const std::string name = to_string(scope);
-      const Result<std::int64_t> changed = number ? session.execute(sql, {*number, name})
-                                                  : session.execute(sql, {name});
+      const Result<std::int64_t> changed =
+          number ? session.execute(sql, {*number, name}) : session.execute(sql, {name});
       if (!changed) return fail(changed.error());
       if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not the epoch in force: " + name);
       return Done{};

@@ -10,9 +10,10 @@
 
 namespace doorbuster::engine {
 
-/// The ledger over a SQL database, in statements that SQLite and PostgreSQL both read. `home` is the engine's
-/// executor. All must outlive the ledger.
-[[nodiscard]] std::unique_ptr<Ledger> make_sql_ledger(db::Database& database, common::Executor& home,
+/// The ledger over a SQL database, in statements that SQLite and PostgreSQL both read. `home` is
+/// the engine's executor. All must outlive the ledger.
+[[nodiscard]] std::unique_ptr<Ledger> make_sql_ledger(db::Database& database,
+                                                      common::Executor& home,
                                                       const common::Clock& clock,
                                                       common::Metrics& metrics, GrantTable table);
 

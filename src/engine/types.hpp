@@ -30,16 +30,16 @@ inline constexpr Instant kNever = Instant::max();
 /// What an allotment is, fixed once it has begun.
 struct AllotmentRules {
   AllotmentId id;
-  std::int32_t quantity = 0;             ///< units, 1 to 10,000,000
-  std::int64_t amount = 0;               ///< price of one unit, copied into each grant
+  std::int32_t quantity = 0;  ///< units, 1 to 10,000,000
+  std::int64_t amount = 0;    ///< price of one unit, copied into each grant
   std::chrono::seconds hold{kHoldDefault};
-  bool may_become_final = true;          ///< false where a paid unit may come back
+  bool may_become_final = true;  ///< false where a paid unit may come back
 };
 
 /// A scope with its allotments.
 struct ScopeRules {
   ScopeId id;
-  std::int32_t per_member = 1;           ///< N: units that one member may hold in the scope
+  std::int32_t per_member = 1;  ///< N: units that one member may hold in the scope
   std::vector<AllotmentRules> allotments;
 };
 
@@ -53,12 +53,12 @@ struct Grant {
   MemberId member;
   Slot slot;
   Nth nth;
-  std::string key;                 ///< Idempotency-Key, empty when there is none
-  std::int32_t slot_limit = 0;     ///< the allotment's quantity, as the taker believed it
+  std::string key;              ///< Idempotency-Key, empty when there is none
+  std::int32_t slot_limit = 0;  ///< the allotment's quantity, as the taker believed it
   std::int32_t per_member = 1;
   std::int64_t amount = 0;
   Instant taken_at;
-  Instant expires_at;              ///< promised to the member; the row's deadline is never earlier
+  Instant expires_at;  ///< promised to the member; the row's deadline is never earlier
   std::chrono::seconds hold{kHoldDefault};
 };
 
@@ -79,7 +79,7 @@ struct SequenceEntry {
   Instant taken_at;
   Instant expires_at;
   Instant due_at = kNever;
-  bool holds = false;              ///< for a load: the row holds its unit now; otherwise the load only advances
+  bool holds = false;  ///< for a load: the row holds its unit now; otherwise the load only advances
 };
 
 /// A row that keeps its slot, as a rebuild reads it.
@@ -90,8 +90,8 @@ struct HeldRow {
   Slot slot;
   Nth nth;
   std::string key;
-  Epoch epoch;           ///< the one it was granted in: part of the order id for ever
-  Instant taken_at;      ///< its recording time
+  Epoch epoch;       ///< the one it was granted in: part of the order id for ever
+  Instant taken_at;  ///< its recording time
   Instant expires_at;
   Instant due_at = kNever;
 };
@@ -104,7 +104,7 @@ struct ShardSnapshot {
   struct Allotment {
     AllotmentId id;
     std::int32_t quantity = 0;
-    std::int32_t leased_to = 0;   ///< end of the last lease; 0 when nothing is leased
+    std::int32_t leased_to = 0;  ///< end of the last lease; 0 when nothing is leased
   };
   std::vector<Allotment> allotments;
   std::vector<HeldRow> rows;

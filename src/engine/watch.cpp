@@ -20,7 +20,8 @@ Watch::Watch(Parts parts, Rebuild& rebuild, Config config, std::function<void()>
       signal_(parts.home),
       misses_(parts.metrics.counter("engine_watch_misses_total",
                                     "Comparisons in which gate and ledger did not add up")),
-      rebuilds_(parts.metrics.counter("engine_watch_rebuilds_total", "Rebuilds that the watch began")) {}
+      rebuilds_(
+          parts.metrics.counter("engine_watch_rebuilds_total", "Rebuilds that the watch began")) {}
 
 void Watch::stop() {
   stopping_.store(true);
@@ -94,7 +95,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
     for (std::size_t i = 0; i < ids_of.size(); ++i) {
       if (ids_of[i] == at_ledger.id && ledger->asked[i] == RowState::kNone) ++without_row;
     }
-    // Steps that the gate has applied are in the outbox until they are deleted: only later ones wait.
+    // Steps that the gate has applied are in the outbox until they are deleted: only later ones
+    // wait.
     const std::int64_t undelivered =
         ledger->last_number > before->applied ? at_ledger.undelivered : 0;
     const std::int64_t not_applied = at_ledger.leased_to - at_gate->leased_to;

@@ -29,11 +29,11 @@ Writer::Writer(Parts parts, Config config, std::function<void()> steps_written)
                                               common::time_buckets())),
       retries_(parts.metrics.counter("engine_record_retries_total",
                                      "Batches that were sent to the ledger again")),
-      down_(parts.metrics.gauge("engine_ledger_down", "1 while the last write to the ledger failed")) {
+      down_(parts.metrics.gauge("engine_ledger_down",
+                                "1 while the last write to the ledger failed")) {
   for (const char* name : kKindNames) {
-    by_kind_.push_back(&parts.metrics.counter("engine_records_total",
-                                              "Grants by what the ledger made of them",
-                                              {{"outcome", name}}));
+    by_kind_.push_back(&parts.metrics.counter(
+        "engine_records_total", "Grants by what the ledger made of them", {{"outcome", name}}));
   }
 }
 
@@ -107,10 +107,13 @@ Task<std::vector<Grant>> Writer::settle_batch(std::vector<Grant> batch,
         break;
       }
       case RecordKind::kMerged:
-      case RecordKind::kRuleBroken: steps = true; break;
+      case RecordKind::kRuleBroken:
+        steps = true;
+        break;
       case RecordKind::kSameTerminal:
       case RecordKind::kFenced:
-      case RecordKind::kSlotHeld: break;
+      case RecordKind::kSlotHeld:
+        break;
     }
   }
   for (auto& [scope, pair] : confirmations) {
@@ -136,7 +139,8 @@ Task<std::vector<Grant>> Writer::settle_batch(std::vector<Grant> batch,
       again.push_back(std::move(grant));
       continue;
     }
-    // None left, or the gate is in another epoch by now: its owner asks again. The reclaimer writes the row.
+    // None left, or the gate is in another epoch by now: its owner asks again. The reclaimer writes
+    // the row.
     RecordOutcome none = outcomes[i];
     none.kind = RecordKind::kSameTerminal;
     const Result<RecordOutcome> outcome = none;

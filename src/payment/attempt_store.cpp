@@ -31,10 +31,12 @@ Result<Done> done(const Result<std::int64_t>& changed) {
 
 }  // namespace
 
-std::string_view to_string(AttemptState state) noexcept { return kStates[static_cast<std::size_t>(state)]; }
+std::string_view to_string(AttemptState state) noexcept {
+  return kStates[static_cast<std::size_t>(state)];
+}
 
-Result<Done> insert_attempt(db::Session& session, const Attempt& attempt, std::string_view card_last4,
-                            common::Instant now) {
+Result<Done> insert_attempt(db::Session& session, const Attempt& attempt,
+                            std::string_view card_last4, common::Instant now) {
   return done(session.execute(
       "INSERT INTO payment_attempt (id, order_id, amount, currency, card_last4, state, created_at, "
       "updated_at) VALUES ($1, $2, $3, $4, $5, 'OPEN', $6, $6)",
@@ -53,16 +55,19 @@ Result<bool> decide_attempt(db::Session& session, const AttemptId& id, AttemptSt
 }
 
 Result<std::vector<Attempt>> undecided_attempts(db::Session& session, std::int64_t limit) {
-  return read_attempts(session.query(
-      "SELECT id, order_id, amount, currency FROM payment_attempt WHERE state IN ('OPEN', 'UNKNOWN') "
-      "ORDER BY id LIMIT $1",
-      {limit}));
+  return read_attempts(
+      session.query("SELECT id, order_id, amount, currency FROM payment_attempt WHERE state IN "
+                    "('OPEN', 'UNKNOWN') "
+                    "ORDER BY id LIMIT $1",
+                    {limit}));
 }
 
-Result<std::optional<Attempt>> approved_attempt(db::Session& session, const common::GrantId& order) {
+Result<std::optional<Attempt>> approved_attempt(db::Session& session,
+                                                const common::GrantId& order) {
   Result<std::vector<Attempt>> list = read_attempts(session.query(
       "SELECT a.id, a.order_id, a.amount, a.currency FROM payment_attempt a LEFT JOIN refund r "
-      "ON r.attempt_id = a.id WHERE a.order_id = $1 AND a.state = 'APPROVED' ORDER BY r.attempt_id IS NOT NULL, a.id LIMIT 1",
+      "ON r.attempt_id = a.id WHERE a.order_id = $1 AND a.state = 'APPROVED' ORDER BY r.attempt_id "
+      "IS NOT NULL, a.id LIMIT 1",
       {db::param(order)}));
   if (!list) return fail(std::move(list.error()));
   if (list->empty()) return std::optional<Attempt>{};
@@ -80,9 +85,10 @@ Result<bool> want_refund(db::Session& session, const AttemptId& id, std::int64_t
 }
 
 Result<Done> refund_done(db::Session& session, const AttemptId& id, common::Instant now) {
-  return done(session.execute(
-      "UPDATE refund SET state = 'DONE', updated_at = $1 WHERE attempt_id = $2 AND state = 'WANTED'",
-      {to_micros(now), db::param(id)}));
+  return done(
+      session.execute("UPDATE refund SET state = 'DONE', updated_at = $1 WHERE attempt_id = $2 AND "
+                      "state = 'WANTED'",
+                      {to_micros(now), db::param(id)}));
 }
 
 Result<std::vector<AttemptId>> wanted_refunds(db::Session& session, std::int64_t limit) {

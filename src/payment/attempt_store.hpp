@@ -20,7 +20,8 @@ struct Attempt {
 };
 
 /// Errors: kConflict when the order has an open attempt already.
-[[nodiscard]] common::Result<common::Done> insert_attempt(db::Session& session, const Attempt& attempt,
+[[nodiscard]] common::Result<common::Done> insert_attempt(db::Session& session,
+                                                          const Attempt& attempt,
                                                           std::string_view card_last4,
                                                           common::Instant now);
 /// OPEN or UNKNOWN -> `to`. False: it was decided already; nothing changed.
@@ -33,7 +34,8 @@ struct Attempt {
 [[nodiscard]] common::Result<std::optional<Attempt>> approved_attempt(db::Session& session,
                                                                       const common::GrantId& order);
 
-/// Notes that an approved attempt's money must go back; once, however often it is noted. True for the first.
+/// Notes that an approved attempt's money must go back; once, however often it is noted. True for
+/// the first.
 [[nodiscard]] common::Result<bool> want_refund(db::Session& session, const AttemptId& id,
                                                std::int64_t amount, std::string_view reason,
                                                common::Instant now);

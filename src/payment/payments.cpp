@@ -43,10 +43,11 @@ Payments::Payments(sale::RouteParts parts, PaymentGateway& gateway, common::Exec
       timeout_(timeout),
       ids_(parts.clock),
       signal_(home),
-      refunds_(parts.metrics.counter("payment_refunds_total", "Refunds that the gateway has taken")) {
+      refunds_(
+          parts.metrics.counter("payment_refunds_total", "Refunds that the gateway has taken")) {
   for (const char* kind : kKinds) {
-    attempts_.push_back(&parts.metrics.counter("payment_attempts_total", "Payment attempts by what became of them",
-                                               {{"state", kind}}));
+    attempts_.push_back(&parts.metrics.counter(
+        "payment_attempts_total", "Payment attempts by what became of them", {{"state", kind}}));
   }
 }
 
@@ -68,11 +69,13 @@ Task<Payments::Outcome> Payments::pay(common::Executor& caller, PayRequest reque
     running_.erase(attempt_id);
   };
 
-  std::function<Result<Outcome>(db::Session&)> begin = [&](db::Session& session) -> Result<Outcome> {
+  std::function<Result<Outcome>(db::Session&)> begin =
+      [&](db::Session& session) -> Result<Outcome> {
     if (!request.key.empty()) {
       Result<std::optional<db::KeptAnswer>> kept = db::find_answer(
           session, {request.subject, request.route, request.key, request.body}, begun_at);
-      if (!kept && kept.error().code == ErrorCode::kConflict) return Outcome{.kind = Kind::kKeyReused};
+      if (!kept && kept.error().code == ErrorCode::kConflict)
+        return Outcome{.kind = Kind::kKeyReused};
       if (!kept) return fail(std::move(kept.error()));
       if (*kept) return Outcome{.kind = Kind::kReplayed, .replay = std::move(**kept)};
     }
@@ -88,14 +91,16 @@ Task<Payments::Outcome> Payments::pay(common::Executor& caller, PayRequest reque
     }
     const Result<bool> marked = sale::begin_payment(session, request.order, attempt_id, begun_at);
     if (!marked) return fail(marked.error());
-    if (!*marked) return fail(ErrorCode::kConflict, "the order changed between reading and marking");
+    if (!*marked)
+      return fail(ErrorCode::kConflict, "the order changed between reading and marking");
     const std::string last4 = request.card_number.substr(request.card_number.size() - 4);
     const Result<Done> inserted =
         insert_attempt(session, {attempt_id, request.order, request.amount}, last4, begun_at);
     if (!inserted) return fail(inserted.error());
     return Outcome{.kind = Kind::kPaid, .order = std::move(*order)};
   };
-  Result<Outcome> begun = co_await p_.database.write<Outcome>(caller, db::Priority::kRest, std::move(begin));
+  Result<Outcome> begun =
+      co_await p_.database.write<Outcome>(caller, db::Priority::kRest, std::move(begin));
   if (!begun || begun->kind != Kind::kPaid) {
     leave();
     if (!begun) co_return Outcome{.kind = Kind::kBusy};
@@ -121,21 +126,23 @@ Task<Payments::Outcome> Payments::pay(common::Executor& caller, PayRequest reque
   leave();
   // The gateway has decided and the ledger does not take it now: the job asks the gateway again.
   if (!settled) co_return Outcome{.kind = Kind::kUnknown, .order = std::move(begun->order)};
-  if (to == AttemptState::kDeclined) co_return Outcome{.kind = Kind::kDeclined, .order = settled->order};
+  if (to == AttemptState::kDeclined)
+    co_return Outcome{.kind = Kind::kDeclined, .order = settled->order};
   if (settled->paid) co_return Outcome{.kind = Kind::kPaid, .order = settled->order};
   const sale::OrderCall why = settled->order ? sale::decide_call(*settled->order, p_.clock.now())
                                              : sale::OrderCall::kNotReady;
   co_return Outcome{.kind = Kind::kRefused, .refusal = why, .order = settled->order};
 }
 
-/// Brings a decision of the gateway into the ledger, in one transaction; then tells the gate, or gives the money
-/// back.
-Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attempt attempt, AttemptState to,
-                                                 std::optional<PayRequest> keep) {
+/// Brings a decision of the gateway into the ledger, in one transaction; then tells the gate, or
+/// gives the money back.
+Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attempt attempt,
+                                                 AttemptState to, std::optional<PayRequest> keep) {
   Result<Settled> settled = fail(ErrorCode::kUnavailable, "not tried");
   for (int i = 0; i < kSettleTries; ++i) {
     const Instant now = p_.clock.now();
-    std::function<Result<Settled>(db::Session&)> work = [&](db::Session& session) -> Result<Settled> {
+    std::function<Result<Settled>(db::Session&)> work =
+        [&](db::Session& session) -> Result<Settled> {
       Settled outcome;
       const Result<bool> decided = decide_attempt(session, attempt.id, to, now);
       if (!decided) return fail(decided.error());
@@ -150,14 +157,16 @@ Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attem
           if (!wanted) return fail(wanted.error());
         }
       } else if (*decided) {
-        const Result<Done> released = sale::release_payment(session, attempt.order, attempt.id, now);
+        const Result<Done> released =
+            sale::release_payment(session, attempt.order, attempt.id, now);
         if (!released) return fail(released.error());
       }
       Result<std::optional<sale::Order>> order = sale::find_order(session, attempt.order);
       if (!order) return fail(std::move(order.error()));
       outcome.order = std::move(*order);
       if (!*decided) {
-        // Somebody else decided it; whether the order is paid by this very attempt is what its state says.
+        // Somebody else decided it; whether the order is paid by this very attempt is what its
+        // state says.
         outcome.paid = outcome.order && outcome.order->state == sale::OrderState::kPaid;
       }
       if (keep && !keep->key.empty() && *decided && outcome.order &&
@@ -165,8 +174,8 @@ Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attem
         const db::KeptAnswer answer =
             outcome.paid ? db::KeptAnswer{200, paid_body(*outcome.order, p_.order_ids, now)}
                          : db::KeptAnswer{402, declined_body(http::Language::kEnglish)};
-        const Result<Done> kept =
-            db::keep_answer(session, {keep->subject, keep->route, keep->key, keep->body}, answer, now);
+        const Result<Done> kept = db::keep_answer(
+            session, {keep->subject, keep->route, keep->key, keep->body}, answer, now);
         if (!kept) return fail(kept.error());
       }
       return outcome;
@@ -184,7 +193,8 @@ Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attem
   if (settled->decided) attempts_[static_cast<std::size_t>(to)]->add();
   if (settled->paid && settled->order && settled->order->slot && settled->order->nth) {
     const sale::Order& order = *settled->order;
-    const engine::Confirmation confirmation{order.member, order.id, *order.slot, *order.nth, engine::kNever};
+    const engine::Confirmation confirmation{order.member, order.id, *order.slot, *order.nth,
+                                            engine::kNever};
     co_await p_.engine.hold_ended(order.scope, confirmation);
   }
   if (settled->decided && to == AttemptState::kApproved && !settled->paid) {
@@ -202,13 +212,16 @@ Task<bool> Payments::send_refund(common::Executor& caller, AttemptId attempt) {
   std::function<Result<Done>(db::Session&)> work = [attempt, now](db::Session& session) {
     return refund_done(session, attempt, now);
   };
-  const Result<Done> noted = co_await p_.database.write<Done>(caller, db::Priority::kRest, std::move(work));
+  const Result<Done> noted =
+      co_await p_.database.write<Done>(caller, db::Priority::kRest, std::move(work));
   if (noted) refunds_.add();
   co_return noted.has_value();
 }
 
-Task<Result<std::optional<Payments::Refund>>> Payments::refund(common::Executor& caller, common::GrantId order,
-                                                               admin::Actor actor, std::string reason) {
+Task<Result<std::optional<Payments::Refund>>> Payments::refund(common::Executor& caller,
+                                                               common::GrantId order,
+                                                               admin::Actor actor,
+                                                               std::string reason) {
   struct Wanted {
     std::optional<Attempt> attempt;
     bool returned = false;
@@ -227,8 +240,9 @@ Task<Result<std::optional<Payments::Refund>>> Payments::refund(common::Executor&
     const Result<bool> returned = sale::refund_order(session, order, now);
     if (!returned) return fail(returned.error());
     wanted.returned = *returned;
-    const Result<Done> noted = admin::write_audit(session, actor, "order.refund", common::to_string(order),
-                                                  fmt::format(R"({{"reason":{}}})", http::json_quote(reason)), now);
+    const Result<Done> noted =
+        admin::write_audit(session, actor, "order.refund", common::to_string(order),
+                           fmt::format(R"({{"reason":{}}})", http::json_quote(reason)), now);
     if (!noted) return fail(noted.error());
     return wanted;
   };

@@ -17,9 +17,9 @@ using http::error_response;
 using http::Request;
 using http::Response;
 
-const http::PublicError kPaymentUnknown{202, "PAYMENT_UNKNOWN",
-                                        "The payment is being checked. The order shows what comes of it.",
-                                        "결제 결과를 확인하고 있습니다. 주문에서 결과를 확인해 주세요."};
+const http::PublicError kPaymentUnknown{
+    202, "PAYMENT_UNKNOWN", "The payment is being checked. The order shows what comes of it.",
+    "결제 결과를 확인하고 있습니다. 주문에서 결과를 확인해 주세요."};
 
 const http::PublicError kAmountMismatch{422, "AMOUNT_MISMATCH", "The amount is not the order's.",
                                         "결제 금액이 주문 금액과 다릅니다."};
@@ -62,17 +62,22 @@ class Routes {
       case Payments::Kind::kDeclined:
         co_return Response{.status = 402, .body = declined_body(language)};
       case Payments::Kind::kUnknown:
-        co_return error_response(kPaymentUnknown, language,
-                                 fmt::format(R"("orderId":{})", http::json_quote(request.param("orderId"))));
+        co_return error_response(
+            kPaymentUnknown, language,
+            fmt::format(R"("orderId":{})", http::json_quote(request.param("orderId"))));
       case Payments::Kind::kRefused:
         if (!outcome.order) co_return error_response(sale::kNotReady, language, {}, 1);
         co_return sale::refuse_call(outcome.refusal, *outcome.order, p_.order_ids, language);
-      case Payments::Kind::kNoOrder: co_return error_response(sale::kNotReady, language, {}, 1);
-      case Payments::Kind::kWrongAmount: co_return error_response(kAmountMismatch, language);
+      case Payments::Kind::kNoOrder:
+        co_return error_response(sale::kNotReady, language, {}, 1);
+      case Payments::Kind::kWrongAmount:
+        co_return error_response(kAmountMismatch, language);
       case Payments::Kind::kReplayed:
         co_return Response{.status = outcome.replay->status, .body = outcome.replay->body};
-      case Payments::Kind::kKeyReused: co_return error_response(http::kKeyReused, language);
-      case Payments::Kind::kBusy: break;
+      case Payments::Kind::kKeyReused:
+        co_return error_response(http::kKeyReused, language);
+      case Payments::Kind::kBusy:
+        break;
     }
     co_return error_response(http::kBusy, language, {}, 1);
   }
@@ -87,9 +92,8 @@ class Routes {
     const std::string reason = body.optional_text("reason", 1, 200).value_or("BY_ADMINISTRATOR");
     if (auto refusal = body.finish()) co_return *std::move(refusal);
     const common::GrantId grant = *id;
-    std::function<Result<std::optional<sale::Order>>(db::Session&)> find = [grant](db::Session& session) {
-      return sale::find_order(session, grant);
-    };
+    std::function<Result<std::optional<sale::Order>>(db::Session&)> find =
+        [grant](db::Session& session) { return sale::find_order(session, grant); };
     const Result<std::optional<sale::Order>> order =
         co_await p_.database.read<std::optional<sale::Order>>(request.home(), std::move(find));
     if (!order) co_return error_response(http::kBusy, language, {}, 1);

@@ -25,7 +25,8 @@ Behaviour behaviour_of(const std::string& card) {
 
 class Simulator final : public PaymentGateway {
  public:
-  Simulator(db::Database& database, const common::Clock& clock) : database_(database), clock_(clock) {}
+  Simulator(db::Database& database, const common::Clock& clock)
+      : database_(database), clock_(clock) {}
 
   Task<ChargeResult> charge(common::Executor& caller, ChargeRequest request,
                             common::Steady deadline) override {
@@ -64,7 +65,8 @@ class Simulator final : public PaymentGateway {
 
   Task<bool> refund(common::Executor& caller, AttemptId attempt) override {
     const std::int64_t now = common::to_micros(clock_.now());
-    std::function<Result<Done>(db::Session&)> work = [attempt, now](db::Session& session) -> Result<Done> {
+    std::function<Result<Done>(db::Session&)> work = [attempt,
+                                                      now](db::Session& session) -> Result<Done> {
       const Result<std::int64_t> changed = session.execute(
           "UPDATE simulated_charge SET state = 'REFUNDED', updated_at = $1 "
           "WHERE attempt_id = $2 AND state = 'CHARGED'",
@@ -72,7 +74,8 @@ class Simulator final : public PaymentGateway {
       if (!changed) return fail(changed.error());
       return Done{};
     };
-    const Result<Done> done = co_await database_.write<Done>(caller, db::Priority::kRest, std::move(work));
+    const Result<Done> done =
+        co_await database_.write<Done>(caller, db::Priority::kRest, std::move(work));
     co_return done.has_value();
   }
 
@@ -83,13 +86,14 @@ class Simulator final : public PaymentGateway {
     const std::int64_t now = common::to_micros(clock_.now());
     const AttemptId attempt = request.attempt;
     const common::Money amount = request.amount;
-    std::function<Result<std::string>(db::Session&)> work = [=](db::Session& session) -> Result<std::string> {
+    std::function<Result<std::string>(db::Session&)> work =
+        [=](db::Session& session) -> Result<std::string> {
       const std::int64_t charges = verdict == "CHARGED" ? 1 : 0;
       const Result<std::int64_t> made = session.execute(
           "INSERT INTO simulated_charge (attempt_id, amount, currency, state, charges, updated_at) "
           "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-          {db::param(attempt), amount.amount, amount.currency.text(), std::string_view(verdict), charges,
-           now});
+          {db::param(attempt), amount.amount, amount.currency.text(), std::string_view(verdict),
+           charges, now});
       if (!made) return fail(made.error());
       return state_of(session, attempt);
     };
@@ -97,8 +101,8 @@ class Simulator final : public PaymentGateway {
   }
 
   static Result<std::string> state_of(db::Session& session, AttemptId attempt) {
-    const Result<db::Rows> rows = session.query("SELECT state FROM simulated_charge WHERE attempt_id = $1",
-                                                {db::param(attempt)});
+    const Result<db::Rows> rows = session.query(
+        "SELECT state FROM simulated_charge WHERE attempt_id = $1", {db::param(attempt)});
     if (!rows) return fail(rows.error());
     return rows->front().text(0);
   }

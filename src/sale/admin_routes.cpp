@@ -22,12 +22,12 @@ constexpr std::int64_t kMaxPrice = 1'000'000'000'000;
 
 /// What an administrative transaction came to.
 struct Change {
-  const http::PublicError* refusal = nullptr;   ///< nothing was changed
-  std::optional<Sale> sale;                     ///< the sale afterwards
+  const http::PublicError* refusal = nullptr;  ///< nothing was changed
+  std::optional<Sale> sale;                    ///< the sale afterwards
   ItemId item;
-  std::optional<db::KeptAnswer> replay;         ///< the first answer under this Idempotency-Key
+  std::optional<db::KeptAnswer> replay;  ///< the first answer under this Idempotency-Key
   bool key_reused = false;
-  std::string_view wrong_field;                 ///< the body contradicts what is stored; nothing was changed
+  std::string_view wrong_field;  ///< the body contradicts what is stored; nothing was changed
   std::string_view problem;
 };
 
@@ -46,7 +46,8 @@ class AdminRoutes {
     const std::string scope = body.optional_text("limitScope", 4, 4).value_or("SALE");
     sale.limit_scope = scope == "ITEM" ? LimitScope::kItem : LimitScope::kSale;
     if (scope != "ITEM" && scope != "SALE") body.refuse("limitScope", "must be SALE or ITEM");
-    sale.per_member = static_cast<std::int32_t>(body.optional_integer("perMember", 1, 1000).value_or(1));
+    sale.per_member =
+        static_cast<std::int32_t>(body.optional_integer("perMember", 1, 1000).value_or(1));
     read_hold(body, sale);
     if (sale.closes_at <= sale.opens_at) body.refuse("closesAt", "must be after opensAt");
     if (auto refusal = body.finish()) co_return *std::move(refusal);
@@ -57,8 +58,8 @@ class AdminRoutes {
       if (!id) return common::fail(id.error());
       return read_back(session, *id);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale.create", "", std::move(work),
-                                        Answer::kCreatedSale);
+    Response response = co_await change(std::move(request), *actor, "flash-sale.create", "",
+                                        std::move(work), Answer::kCreatedSale);
     co_return response;
   }
 
@@ -74,9 +75,8 @@ class AdminRoutes {
       after = *number;
     }
     const std::int64_t limit = page->limit;
-    std::function<Result<std::vector<Sale>>(db::Session&)> work = [after, limit](db::Session& session) {
-      return sales_after(session, after, limit, true);
-    };
+    std::function<Result<std::vector<Sale>>(db::Session&)> work =
+        [after, limit](db::Session& session) { return sales_after(session, after, limit, true); };
     const Result<std::vector<Sale>> sales =
         co_await p_.database.read<std::vector<Sale>>(request.home(), std::move(work));
     if (!sales) co_return error_response(http::kBusy, request.language());
@@ -86,9 +86,10 @@ class AdminRoutes {
       out += admin_sale_json(sale);
     }
     const bool more = static_cast<std::int64_t>(sales->size()) == limit;
-    out += fmt::format("],\"next\":{}}}",
-                       more ? http::json_quote(http::make_cursor(std::to_string(sales->back().id.value())))
-                            : "null");
+    out += fmt::format(
+        "],\"next\":{}}}",
+        more ? http::json_quote(http::make_cursor(std::to_string(sales->back().id.value())))
+             : "null");
     co_return Response{.status = 200, .body = std::move(out)};
   }
 
@@ -98,9 +99,8 @@ class AdminRoutes {
     const auto id = common::parse_id_number(request.param("saleId"));
     if (!id) co_return error_response(http::kNotFound, request.language());
     const SaleId sale_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> work = [sale_id](db::Session& session) {
-      return find_sale(session, sale_id);
-    };
+    std::function<Result<std::optional<Sale>>(db::Session&)> work =
+        [sale_id](db::Session& session) { return find_sale(session, sale_id); };
     const Result<std::optional<Sale>> sale =
         co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(work));
     if (!sale) co_return error_response(http::kBusy, request.language());
@@ -155,8 +155,9 @@ class AdminRoutes {
       if (!done) return common::fail(done.error());
       return read_back(session, sale_id);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale.edit",
-                                        fmt::format("s{}", *id), std::move(work), Answer::kSale, true);
+    Response response =
+        co_await change(std::move(request), *actor, "flash-sale.edit", fmt::format("s{}", *id),
+                        std::move(work), Answer::kSale, true);
     co_return response;
   }
 
@@ -194,8 +195,9 @@ class AdminRoutes {
       if (!made) return common::fail(made.error());
       return read_back(session, sale_id, *made);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale-item.create",
-                                        fmt::format("s{}", *id), std::move(work), Answer::kCreatedItem);
+    Response response =
+        co_await change(std::move(request), *actor, "flash-sale-item.create",
+                        fmt::format("s{}", *id), std::move(work), Answer::kCreatedItem);
     co_return response;
   }
 
@@ -205,9 +207,8 @@ class AdminRoutes {
     const auto id = common::parse_id_number(request.param("itemId"));
     if (!id) co_return error_response(http::kNotFound, request.language());
     const ItemId item_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> work = [item_id](db::Session& session) {
-      return find_sale_of_item(session, item_id);
-    };
+    std::function<Result<std::optional<Sale>>(db::Session&)> work =
+        [item_id](db::Session& session) { return find_sale_of_item(session, item_id); };
     const Result<std::optional<Sale>> sale =
         co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(work));
     if (!sale) co_return error_response(http::kBusy, request.language());
@@ -259,8 +260,9 @@ class AdminRoutes {
       if (!done) return common::fail(done.error());
       return read_back(session, (*sale)->id, item_id);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale-item.edit",
-                                        fmt::format("i{}", *id), std::move(work), Answer::kItem, true);
+    Response response =
+        co_await change(std::move(request), *actor, "flash-sale-item.edit", fmt::format("i{}", *id),
+                        std::move(work), Answer::kItem, true);
     co_return response;
   }
 
@@ -294,15 +296,15 @@ class AdminRoutes {
     const auto id = common::parse_id_number(request.param("saleId"));
     if (!id) co_return error_response(http::kNotFound, request.language());
     const SaleId sale_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> read = [sale_id](db::Session& session) {
-      return find_sale(session, sale_id);
-    };
+    std::function<Result<std::optional<Sale>>(db::Session&)> read =
+        [sale_id](db::Session& session) { return find_sale(session, sale_id); };
     const Result<std::optional<Sale>> sale =
         co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(read));
     if (!sale) co_return error_response(http::kBusy, request.language());
     if (!*sale) co_return error_response(http::kNotFound, request.language());
     // Before anything is prepared: a second administrator cannot wipe a running gate.
-    if ((*sale)->state != SaleState::kDraft) co_return error_response(kWrongState, request.language());
+    if ((*sale)->state != SaleState::kDraft)
+      co_return error_response(kWrongState, request.language());
     if ((*sale)->items.empty()) co_return error_response(kNoItems, request.language());
     const bool prepared = co_await prepare(request.home(), **sale);
     if (!prepared) co_return error_response(http::kBusy, request.language(), {}, 1);
@@ -315,7 +317,8 @@ class AdminRoutes {
     co_return response;
   }
 
-  Task<Response> move_state(Request request, std::string action, SaleState from, SaleState to) const {
+  Task<Response> move_state(Request request, std::string action, SaleState from,
+                            SaleState to) const {
     const auto actor = guard(request);
     if (!actor) co_return actor.error();
     const auto id = common::parse_id_number(request.param("saleId"));
@@ -369,9 +372,9 @@ class AdminRoutes {
           common::to_rfc3339(order.recorded_at), common::to_rfc3339(order.expires_at));
     }
     const bool more = static_cast<std::int64_t>(rows->size()) == limit;
-    out += fmt::format("],\"next\":{}}}",
-                       more ? http::json_quote(http::make_cursor(common::to_string(rows->back().id)))
-                            : "null");
+    out += fmt::format(
+        "],\"next\":{}}}",
+        more ? http::json_quote(http::make_cursor(common::to_string(rows->back().id))) : "null");
     co_return Response{.status = 200, .body = std::move(out)};
   }
 
@@ -394,7 +397,8 @@ class AdminRoutes {
       const Result<Done> built = co_await p_.engine.rebuild(request.home(), rules.id, counts);
       if (!built) co_return error_response(http::kBusy, request.language());
     }
-    co_return Response{.status = 200, .body = fmt::format(R"({{"saleId":{},"rebuilt":true}})", *id)};
+    co_return Response{.status = 200,
+                       .body = fmt::format(R"({{"saleId":{},"rebuilt":true}})", *id)};
   }
 
  private:
@@ -407,8 +411,8 @@ class AdminRoutes {
 
   static void read_hold(http::BodyReader& body, Sale& sale) {
     const std::int64_t hold = body.optional_integer("holdSeconds", 1, 3600).value_or(600);
-    const std::int64_t most =
-        body.optional_integer("holdMaxSeconds", 1, 86400).value_or(std::min<std::int64_t>(3 * hold, 86400));
+    const std::int64_t most = body.optional_integer("holdMaxSeconds", 1, 86400)
+                                  .value_or(std::min<std::int64_t>(3 * hold, 86400));
     sale.hold = std::chrono::seconds{hold};
     sale.hold_max = std::chrono::seconds{most};
     if (most < hold) body.refuse("holdMaxSeconds", "must not be below holdSeconds");
@@ -429,7 +433,8 @@ class AdminRoutes {
     return Change{.sale = std::move(*sale), .item = item};
   }
 
-  static Result<Change> move(db::Session& session, SaleId id, SaleState from, SaleState to, Instant now) {
+  static Result<Change> move(db::Session& session, SaleId id, SaleState from, SaleState to,
+                             Instant now) {
     Result<std::optional<Sale>> sale = find_sale(session, id);
     if (!sale) return common::fail(std::move(sale.error()));
     if (!*sale) return Change{.refusal = &http::kNotFound};
@@ -450,17 +455,19 @@ class AdminRoutes {
 
   static std::string answer_body(Answer answer, const Change& change) {
     const bool item = answer == Answer::kItem || answer == Answer::kCreatedItem;
-    return item ? admin_item_json(item_of(*change.sale, change.item)) : admin_sale_json(*change.sale);
+    return item ? admin_item_json(item_of(*change.sale, change.item))
+                : admin_sale_json(*change.sale);
   }
 
-  /// Runs an administrative change with its audit row and its kept answer in one transaction, then brings the
-  /// catalog, and with `prepare_again` the gate, up to date.
+  /// Runs an administrative change with its audit row and its kept answer in one transaction, then
+  /// brings the catalog, and with `prepare_again` the gate, up to date.
   Task<Response> change(Request request, admin::Actor actor, std::string action, std::string target,
                         Work work, Answer answer, bool prepare_again = false) const {
     const Instant now = p_.clock.now();
     const int status = answer == Answer::kCreatedSale || answer == Answer::kCreatedItem ? 201 : 200;
     const std::string subject = "a:" + actor.name;
-    const std::string route = fmt::format("{} {}", http::to_string(request.method()), request.path());
+    const std::string route =
+        fmt::format("{} {}", http::to_string(request.method()), request.path());
     const std::string key(request.idempotency_key());
     if (key.size() > 255) co_return http::invalid_parameter("Idempotency-Key", request.language());
     const std::string body(request.body().empty() ? std::string_view("{}") : request.body());
@@ -474,7 +481,8 @@ class AdminRoutes {
       }
       Result<Change> done = work(session);
       if (!done || done->refusal != nullptr || !done->wrong_field.empty()) return done;
-      const std::string named = target.empty() ? fmt::format("s{}", done->sale->id.value()) : target;
+      const std::string named =
+          target.empty() ? fmt::format("s{}", done->sale->id.value()) : target;
       const Result<Done> noted = admin::write_audit(session, actor, action, named, body, now);
       if (!noted) return common::fail(noted.error());
       if (!key.empty()) {
@@ -487,11 +495,13 @@ class AdminRoutes {
     const Result<Change> done =
         co_await p_.database.write<Change>(request.home(), db::Priority::kRest, std::move(whole));
     if (!done) {
-      co_return error_response(done.error().code == ErrorCode::kConflict ? kWrongState : http::kBusy,
-                               request.language(), {}, 1);
+      co_return error_response(
+          done.error().code == ErrorCode::kConflict ? kWrongState : http::kBusy, request.language(),
+          {}, 1);
     }
     if (done->key_reused) co_return error_response(http::kKeyReused, request.language());
-    if (done->replay) co_return Response{.status = done->replay->status, .body = done->replay->body};
+    if (done->replay)
+      co_return Response{.status = done->replay->status, .body = done->replay->body};
     if (done->refusal != nullptr) co_return error_response(*done->refusal, request.language());
     if (!done->wrong_field.empty()) {
       http::BodyReader again(request);
@@ -499,7 +509,8 @@ class AdminRoutes {
       co_return *again.finish();
     }
 
-    // A scheduled sale whose rules changed gets a gate with the new ones; kChangeMargin keeps purchases away.
+    // A scheduled sale whose rules changed gets a gate with the new ones; kChangeMargin keeps
+    // purchases away.
     const bool prepared = !prepare_again || done->sale->state == SaleState::kDraft ||
                           co_await prepare(request.home(), *done->sale);
     const Result<Done> reloaded = co_await p_.catalog.reload(request.home());
@@ -526,9 +537,10 @@ void add_admin_routes(http::Router& router, RouteParts parts) {
   using http::Method;
   const auto add = [&](Method method, std::string pattern,
                        Task<Response> (AdminRoutes::*handler)(Request) const) {
-    router.add({.method = method,
-                .pattern = std::move(pattern),
-                .handler = [routes, handler](Request r) { return (*routes.*handler)(std::move(r)); }});
+    router.add(
+        {.method = method, .pattern = std::move(pattern), .handler = [routes, handler](Request r) {
+           return (*routes.*handler)(std::move(r));
+         }});
   };
   const std::string sale = "/api/admin/flash-sales/{saleId}";
   const std::string item = "/api/admin/flash-sales/items/{itemId}";

@@ -12,7 +12,8 @@ using common::Result;
 using common::Task;
 
 std::shared_ptr<const Sale> Snapshot::find(SaleId id) const {
-  const auto found = std::find_if(sales.begin(), sales.end(), [&](const auto& s) { return s->id == id; });
+  const auto found =
+      std::find_if(sales.begin(), sales.end(), [&](const auto& s) { return s->id == id; });
   return found == sales.end() ? nullptr : *found;
 }
 
@@ -26,8 +27,8 @@ Catalog::Catalog(db::Database& database, engine::Engine& engine)
       snapshot_(std::make_shared<const Snapshot>()) {}
 
 const Snapshot& Catalog::current() const {
-  // Each thread keeps the snapshot it saw last: a shared count that every request of every thread touches would
-  // cost more than the rest of a refusal.
+  // Each thread keeps the snapshot it saw last: a shared count that every request of every thread
+  // touches would cost more than the rest of a refusal.
   struct Kept {
     std::uint64_t owner = 0;
     std::uint64_t version = 0;

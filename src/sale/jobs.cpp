@@ -13,7 +13,8 @@ using common::fail;
 using common::Result;
 using common::Task;
 
-SaleJobs::SaleJobs(RouteParts parts, common::Executor& home) : p_(parts), home_(home), signal_(home) {}
+SaleJobs::SaleJobs(RouteParts parts, common::Executor& home)
+    : p_(parts), home_(home), signal_(home) {}
 
 void SaleJobs::stop() {
   stopping_.store(true);

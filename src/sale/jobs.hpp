@@ -6,8 +6,8 @@
 
 namespace doorbuster::sale {
 
-/// Closes sales whose time is over, and settles closed ones once nothing of theirs is open any more (engine
-/// page, section 13). Safe to run twice and at the same time.
+/// Closes sales whose time is over, and settles closed ones once nothing of theirs is open any more
+/// (engine page, section 13). Safe to run twice and at the same time.
 class SaleJobs {
  public:
   SaleJobs(RouteParts parts, common::Executor& home);
@@ -15,7 +15,8 @@ class SaleJobs {
   /// How many sales changed their state. On the jobs' executor.
   [[nodiscard]] common::Task<common::Result<std::int64_t>> close_events();
   /// The same from anywhere, for `job close-events`; answers on `caller`.
-  [[nodiscard]] common::Task<common::Result<std::int64_t>> close_events_for(common::Executor& caller);
+  [[nodiscard]] common::Task<common::Result<std::int64_t>> close_events_for(
+      common::Executor& caller);
 
   /// Runs close_events each second until stop().
   [[nodiscard]] common::Task<void> run();

@@ -16,7 +16,8 @@ constexpr std::string_view kStates[] = {"PENDING", "PAID", "EXPIRED", "CANCELED"
 
 // Currency is the item's: it cannot change once there is an order.
 constexpr std::string_view kColumns =
-    "o.id, o.allotment, o.scope, o.epoch, o.member, o.slot, o.nth, o.member_key, o.state, o.reason, "
+    "o.id, o.allotment, o.scope, o.epoch, o.member, o.slot, o.nth, o.member_key, o.state, "
+    "o.reason, "
     "o.merged_into, o.amount, a.currency, o.recorded_at, o.expires_at, o.due_at, o.held_back_by, "
     "o.held_back_until FROM flash_sale_order o JOIN flash_sale_item a ON a.allotment = o.allotment";
 
@@ -103,8 +104,8 @@ Result<std::vector<Order>> orders_after(db::Session& session, engine::AllotmentI
                                         const std::optional<engine::GrantId>& after,
                                         std::int64_t limit) {
   // Keyset: stable while rows are inserted, since ids only grow.
-  static const std::string sql =
-      fmt::format("SELECT {} WHERE o.id > $1 AND o.allotment = $2 ORDER BY o.id LIMIT $3", kColumns);
+  static const std::string sql = fmt::format(
+      "SELECT {} WHERE o.id > $1 AND o.allotment = $2 ORDER BY o.id LIMIT $3", kColumns);
   const engine::GrantId from = after.value_or(engine::GrantId{});
   const std::string name = common::to_string(allotment);
   return read_orders(session.query(sql, {db::param(from), name, limit}));
@@ -122,8 +123,8 @@ Result<bool> begin_payment(db::Session& session, const engine::GrantId& id,
 
 Result<bool> settle_paid(db::Session& session, const engine::GrantId& id,
                          const engine::GrantId& attempt, Instant now) {
-  // From its absolute maximum on the order is over, whether or not the job has been there: its owner may have
-  // read EXPIRED by then.
+  // From its absolute maximum on the order is over, whether or not the job has been there: its
+  // owner may have read EXPIRED by then.
   const Result<db::Rows> mine = session.query(
       "SELECT 1 FROM flash_sale_order WHERE id = $1 AND held_back_by = $2 AND held_back_until > $3",
       {db::param(id), db::param(attempt), to_micros(now)});

@@ -4,11 +4,16 @@ namespace doorbuster::sale {
 
 OrderCall decide_call(const Order& order, Instant now) noexcept {
   switch (order.state) {
-    case OrderState::kPaid: return OrderCall::kAlreadyPaid;
-    case OrderState::kExpired: return OrderCall::kHoldExpired;
-    case OrderState::kCanceled: return OrderCall::kCanceled;
-    case OrderState::kRejected: return OrderCall::kRejected;
-    case OrderState::kPending: break;
+    case OrderState::kPaid:
+      return OrderCall::kAlreadyPaid;
+    case OrderState::kExpired:
+      return OrderCall::kHoldExpired;
+    case OrderState::kCanceled:
+      return OrderCall::kCanceled;
+    case OrderState::kRejected:
+      return OrderCall::kRejected;
+    case OrderState::kPending:
+      break;
   }
   if (order.attempt && now < order.held_back_until) return OrderCall::kInProgress;
   return now < order.due_at ? OrderCall::kAllowed : OrderCall::kHoldExpired;

@@ -20,11 +20,13 @@ using http::Language;
 using http::Request;
 using http::Response;
 
-/// Orders that one answer of `mine` lists; a member may have more only by buying and cancelling all day.
+/// Orders that one answer of `mine` lists; a member may have more only by buying and cancelling all
+/// day.
 constexpr std::int64_t kMineLimit = 1000;
 
-constexpr std::string_view kGoneHead = "HTTP/1.1 410 Gone\r\nContent-Type: application/json\r\n"
-                                       "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
+constexpr std::string_view kGoneHead =
+    "HTTP/1.1 410 Gone\r\nContent-Type: application/json\r\n"
+    "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
 
 class Routes {
  public:
@@ -88,15 +90,21 @@ class Routes {
     // A copy: the snapshot may be swapped while this request waits.
     const ItemView item = found->second;
     switch (admit(*item.sale, now)) {
-      case Admission::kHidden: co_return error_response(http::kNotFound, language);
+      case Admission::kHidden:
+        co_return error_response(http::kNotFound, language);
       case Admission::kNotOpen:
         refused_window_.add();
-        co_return error_response(kNotOpen, language,
-                                 fmt::format(R"("opensAt":"{}")",
-                                             common::to_rfc3339(item.sale->opens_at)));
-      case Admission::kPaused: refused_window_.add(); co_return error_response(kPaused, language);
-      case Admission::kClosed: refused_window_.add(); co_return error_response(kClosed, language);
-      case Admission::kOpen: break;
+        co_return error_response(
+            kNotOpen, language,
+            fmt::format(R"("opensAt":"{}")", common::to_rfc3339(item.sale->opens_at)));
+      case Admission::kPaused:
+        refused_window_.add();
+        co_return error_response(kPaused, language);
+      case Admission::kClosed:
+        refused_window_.add();
+        co_return error_response(kClosed, language);
+      case Admission::kOpen:
+        break;
     }
     if (item.sale->per_member > 1 && request.idempotency_key().empty()) {
       co_return error_response(kKeyRequired, language);
@@ -116,8 +124,9 @@ class Routes {
           p_.order_ids.encode({grant.id, grant.allotment, grant.epoch}, *member);
       co_return Response{
           .status = 202,
-          .body = fmt::format(R"({{"orderId":"{}","status":"PENDING","payable":true,"expiresAt":"{}"}})",
-                              order_id, common::to_rfc3339(grant.expires_at))};
+          .body = fmt::format(
+              R"({{"orderId":"{}","status":"PENDING","payable":true,"expiresAt":"{}"}})", order_id,
+              common::to_rfc3339(grant.expires_at))};
     }
     if (const auto* gone = std::get_if<engine::SoldOutAnswer>(&answer)) {
       co_return sold_out(gone->final, language);
@@ -135,11 +144,13 @@ class Routes {
     if (found.refusal) co_return *std::move(found.refusal);
     const Instant now = p_.clock.now();
     if (!found.order) {
-      // Ours by its MAC, and not recorded: it is on its way, or its node died and it never was answered.
-      co_return Response{.status = 200,
-                         .body = fmt::format(
-                             R"({{"orderId":{},"status":"PENDING","payable":false,"expiresAt":null,"amount":null,"itemId":{}}})",
-                             http::json_quote(request.param("orderId")), found.allotment.number)};
+      // Ours by its MAC, and not recorded: it is on its way, or its node died and it never was
+      // answered.
+      co_return Response{
+          .status = 200,
+          .body = fmt::format(
+              R"({{"orderId":{},"status":"PENDING","payable":false,"expiresAt":null,"amount":null,"itemId":{}}})",
+              http::json_quote(request.param("orderId")), found.allotment.number)};
     }
     co_return Response{.status = 200, .body = order_json(*found.order, p_.order_ids, now)};
   }
@@ -155,7 +166,8 @@ class Routes {
       bool canceled = false;
       std::optional<Order> order;
     };
-    std::function<Result<Outcome>(db::Session&)> work = [id, now](db::Session& session) -> Result<Outcome> {
+    std::function<Result<Outcome>(db::Session&)> work =
+        [id, now](db::Session& session) -> Result<Outcome> {
       const Result<bool> canceled = cancel_order(session, id, now);
       if (!canceled) return common::fail(canceled.error());
       Result<std::optional<Order>> after = find_order(session, id);
@@ -184,7 +196,8 @@ class Routes {
     const MemberId who = *member;
     // From the rows, also long after the sale: an order that somebody has must be found.
     using Mine = std::optional<std::vector<Order>>;
-    std::function<Result<Mine>(db::Session&)> work = [id, who](db::Session& session) -> Result<Mine> {
+    std::function<Result<Mine>(db::Session&)> work = [id,
+                                                      who](db::Session& session) -> Result<Mine> {
       const Result<std::optional<Sale>> sale = find_sale(session, id);
       if (!sale) return common::fail(sale.error());
       if (!*sale || (*sale)->state == SaleState::kDraft) return Mine{};
@@ -259,27 +272,30 @@ class Routes {
       const Snapshot& now_known = p_.catalog.current();
       const auto view = now_known.items.find(item);
       // Settled: nothing more will happen.
-      if (view == now_known.items.end() || view->second.sale->state == SaleState::kSettled) return std::nullopt;
+      if (view == now_known.items.end() || view->second.sale->state == SaleState::kSettled)
+        return std::nullopt;
       const ItemView& one_item = view->second;
       const std::int32_t left = one_item.scope ? one_item.scope->remaining(one_item.index) : -1;
       const Flag flag = one_item.scope ? one_item.scope->flag(one_item.index) : Flag::kDown;
       const std::int32_t given = last->left >= 0 && left >= 0 ? std::max(0, last->left - left) : 0;
       last->left = left;
-      static constexpr std::string_view kNames[] = {"OPEN", "HIDDEN", "NOT_OPEN", "PAUSED", "CLOSED"};
-      const std::string_view state = flag == Flag::kDown
-                                         ? kNames[static_cast<std::size_t>(
-                                               admit(*one_item.sale, p_.clock.now()))]
-                                     : flag == Flag::kUp ? "SOLD_OUT_FOR_NOW"
-                                                         : "SOLD_OUT";
-      return fmt::format("event: stock\ndata: {{\"remaining\":{},\"grantedPerSecond\":{},\"state\":\"{}\"}}\n\n",
-                         left < 0 ? std::string("null") : std::to_string(left), given, state);
+      static constexpr std::string_view kNames[] = {"OPEN", "HIDDEN", "NOT_OPEN", "PAUSED",
+                                                    "CLOSED"};
+      const std::string_view state =
+          flag == Flag::kDown
+              ? kNames[static_cast<std::size_t>(admit(*one_item.sale, p_.clock.now()))]
+          : flag == Flag::kUp ? "SOLD_OUT_FOR_NOW"
+                              : "SOLD_OUT";
+      return fmt::format(
+          "event: stock\ndata: {{\"remaining\":{},\"grantedPerSecond\":{},\"state\":\"{}\"}}\n\n",
+          left < 0 ? std::string("null") : std::to_string(left), given, state);
     };
     co_return response;
   }
 
  private:
   struct Found {
-    engine::AllotmentId allotment;      ///< as the order id says
+    engine::AllotmentId allotment;  ///< as the order id says
     std::optional<Order> order;
     std::optional<Response> refusal;
   };
@@ -295,14 +311,17 @@ class Routes {
 
   static Response cacheable(std::string body) {
     // Remaining units are bounded in staleness by the probe; a CDN may add a second.
-    return Response{.status = 200, .body = std::move(body), .headers = {{"Cache-Control", "public, max-age=1"}}};
+    return Response{.status = 200,
+                    .body = std::move(body),
+                    .headers = {{"Cache-Control", "public, max-age=1"}}};
   }
 
   std::shared_ptr<const Sale> visible_sale(const Request& request) const {
     const auto id = common::parse_id_number(request.param("saleId"));
     if (!id) return nullptr;
     std::shared_ptr<const Sale> sale = p_.catalog.current().find(SaleId{*id});
-    const bool shown = sale && sale->state != SaleState::kDraft && sale->state != SaleState::kSettled;
+    const bool shown =
+        sale && sale->state != SaleState::kDraft && sale->state != SaleState::kSettled;
     return shown ? sale : nullptr;
   }
 
@@ -333,7 +352,8 @@ class Routes {
     }
     found.allotment = ref->allotment;
     const engine::GrantId id = ref->grant;
-    const bool follow = request.method() == http::Method::kGet || request.method() == http::Method::kHead;
+    const bool follow =
+        request.method() == http::Method::kGet || request.method() == http::Method::kHead;
     std::function<Result<std::optional<Order>>(db::Session&)> work =
         [id, follow](db::Session& session) -> Result<std::optional<Order>> {
       Result<std::optional<Order>> order = find_order(session, id);
@@ -395,13 +415,13 @@ class Routes {
 void add_routes(http::Router& router, RouteParts parts) {
   auto routes = std::make_shared<Routes>(parts);
   using http::Method;
-  router.add({.method = Method::kPost,
-              .pattern = "/api/flash-sales/items/{itemId}/purchase",
-              .handler = [routes](Request r) { return routes->purchase(std::move(r)); },
-              .fast =
-                  [routes](const http::RequestView& view, std::span<const std::string_view> params,
-                           http::FastOutput& out) { return routes->purchase_fast(view, params, out); },
-              .max_body = 1024});
+  router.add(
+      {.method = Method::kPost,
+       .pattern = "/api/flash-sales/items/{itemId}/purchase",
+       .handler = [routes](Request r) { return routes->purchase(std::move(r)); },
+       .fast = [routes](const http::RequestView& view, std::span<const std::string_view> params,
+                        http::FastOutput& out) { return routes->purchase_fast(view, params, out); },
+       .max_body = 1024});
   router.add({.method = Method::kGet,
               .pattern = "/api/flash-sales/orders/{orderId}",
               .handler = [routes](Request r) { return routes->order(std::move(r)); }});

@@ -23,11 +23,14 @@ SaleState parse_sale_state(std::string_view text) {
 
 Admission admit(const Sale& sale, Instant now) noexcept {
   switch (sale.state) {
-    case SaleState::kDraft: return Admission::kHidden;
+    case SaleState::kDraft:
+      return Admission::kHidden;
     case SaleState::kClosed:
-    case SaleState::kSettled: return Admission::kClosed;
+    case SaleState::kSettled:
+      return Admission::kClosed;
     case SaleState::kOpen:
-    case SaleState::kPaused: break;
+    case SaleState::kPaused:
+      break;
   }
   if (now >= sale.closes_at) return Admission::kClosed;
   if (now < sale.opens_at) return Admission::kNotOpen;

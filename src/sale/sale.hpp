@@ -37,7 +37,7 @@ struct Item {
   Money sale_price;
   std::int32_t quantity = 0;
   std::int32_t per_member = 1;
-  std::int32_t sold = 0;        ///< rows that hold a unit, as of the reading
+  std::int32_t sold = 0;  ///< rows that hold a unit, as of the reading
 };
 
 struct Sale {
@@ -49,12 +49,14 @@ struct Sale {
   LimitScope limit_scope = LimitScope::kSale;
   std::int32_t per_member = 1;
   std::chrono::seconds hold{600};
-  std::chrono::seconds hold_max{1800};   ///< open payments hold expiry back at most this long from recording
+  std::chrono::seconds hold_max{
+      1800};  ///< open payments hold expiry back at most this long from recording
   bool resell_refunds = false;
   std::vector<Item> items;
 };
 
-/// Whether a purchase may reach the gate. By the server's clock; the window is half-open, [opens, closes).
+/// Whether a purchase may reach the gate. By the server's clock; the window is half-open, [opens,
+/// closes).
 enum class Admission { kOpen, kHidden, kNotOpen, kPaused, kClosed };
 [[nodiscard]] Admission admit(const Sale& sale, Instant now) noexcept;
 

@@ -13,10 +13,13 @@ using common::Result;
 using common::to_micros;
 
 constexpr std::string_view kSaleColumns =
-    "id, name, state, opens_at, closes_at, limit_scope, per_member, hold_s, hold_max_s, resell_refunds "
+    "id, name, state, opens_at, closes_at, limit_scope, per_member, hold_s, hold_max_s, "
+    "resell_refunds "
     "FROM flash_sale";
 
-std::string_view scope_name(LimitScope scope) { return scope == LimitScope::kSale ? "SALE" : "ITEM"; }
+std::string_view scope_name(LimitScope scope) {
+  return scope == LimitScope::kSale ? "SALE" : "ITEM";
+}
 
 Sale read_sale(const db::Row& row) {
   Sale sale;
@@ -60,7 +63,8 @@ Result<std::vector<Sale>> with_items(db::Session& session, const Result<db::Rows
   for (const db::Row& row : *rows) {
     Sale sale = read_sale(row);
     const Result<db::Rows> items = session.query(
-        "SELECT id, flash_sale_id, allotment, scope, name, list_price, sale_price, currency, quantity, "
+        "SELECT id, flash_sale_id, allotment, scope, name, list_price, sale_price, currency, "
+        "quantity, "
         "per_member, sold FROM flash_sale_item WHERE flash_sale_id = $1 ORDER BY id",
         {sale.id.value()});
     if (!items) return fail(items.error());
@@ -90,7 +94,8 @@ Result<Done> expect_one(const Result<std::int64_t>& changed, std::string_view wh
 
 Result<std::vector<Sale>> live_sales(db::Session& session) {
   static const std::string sql = fmt::format(
-      "SELECT {} WHERE state <> 'SETTLED' OR id IN (SELECT id FROM flash_sale WHERE state = 'SETTLED' "
+      "SELECT {} WHERE state <> 'SETTLED' OR id IN (SELECT id FROM flash_sale WHERE state = "
+      "'SETTLED' "
       "ORDER BY id DESC LIMIT {}) ORDER BY id",
       kSaleColumns, kSettledListed);
   return with_items(session, session.query(sql));
@@ -109,14 +114,16 @@ Result<std::optional<Sale>> find_sale(db::Session& session, SaleId id) {
 }
 
 Result<std::optional<Sale>> find_sale_of_item(db::Session& session, ItemId id) {
-  static const std::string sql = fmt::format(
-      "SELECT {} WHERE id = (SELECT flash_sale_id FROM flash_sale_item WHERE id = $1)", kSaleColumns);
+  static const std::string sql =
+      fmt::format("SELECT {} WHERE id = (SELECT flash_sale_id FROM flash_sale_item WHERE id = $1)",
+                  kSaleColumns);
   return first_of(with_items(session, session.query(sql, {id.value()})));
 }
 
 Result<SaleId> insert_sale(db::Session& session, const Sale& sale, Instant now) {
   const Result<db::Rows> rows = session.query(
-      "INSERT INTO flash_sale (name, opens_at, closes_at, limit_scope, per_member, hold_s, hold_max_s, "
+      "INSERT INTO flash_sale (name, opens_at, closes_at, limit_scope, per_member, hold_s, "
+      "hold_max_s, "
       "resell_refunds, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) "
       "RETURNING id",
       {std::string_view(sale.name), to_micros(sale.opens_at), to_micros(sale.closes_at),
@@ -129,18 +136,20 @@ Result<SaleId> insert_sale(db::Session& session, const Sale& sale, Instant now) 
 
 Result<Done> update_sale(db::Session& session, const Sale& sale, Instant now) {
   const Result<Done> changed = expect_one(
-      session.execute("UPDATE flash_sale SET name = $1, opens_at = $2, closes_at = $3, per_member = $4, "
-                      "hold_s = $5, hold_max_s = $6, resell_refunds = $7, updated_at = $8 WHERE id = $9",
-                      {std::string_view(sale.name), to_micros(sale.opens_at), to_micros(sale.closes_at),
-                       std::int64_t{sale.per_member}, std::int64_t{sale.hold.count()},
-                       std::int64_t{sale.hold_max.count()},
-                       std::int64_t{sale.resell_refunds ? 1 : 0}, to_micros(now), sale.id.value()}),
+      session.execute(
+          "UPDATE flash_sale SET name = $1, opens_at = $2, closes_at = $3, per_member = $4, "
+          "hold_s = $5, hold_max_s = $6, resell_refunds = $7, updated_at = $8 WHERE id = $9",
+          {std::string_view(sale.name), to_micros(sale.opens_at), to_micros(sale.closes_at),
+           std::int64_t{sale.per_member}, std::int64_t{sale.hold.count()},
+           std::int64_t{sale.hold_max.count()}, std::int64_t{sale.resell_refunds ? 1 : 0},
+           to_micros(now), sale.id.value()}),
       "sale");
   if (!changed) return changed;
   const Result<std::int64_t> items = session.execute(
       "UPDATE flash_sale_item SET per_member = $1, updated_at = $2 WHERE flash_sale_id = $3 "
       "AND per_member <> $4",
-      {std::int64_t{sale.per_member}, to_micros(now), sale.id.value(), std::int64_t{sale.per_member}});
+      {std::int64_t{sale.per_member}, to_micros(now), sale.id.value(),
+       std::int64_t{sale.per_member}});
   if (!items) return fail(items.error());
   return Done{};
 }
@@ -160,10 +169,10 @@ Result<ItemId> insert_item(db::Session& session, const Sale& sale, const Item& i
   const std::string scope = sale.limit_scope == LimitScope::kSale
                                 ? common::to_string(engine::ScopeId{'s', sale.id.value()})
                                 : allotment;
-  const Result<Done> named =
-      expect_one(session.execute("UPDATE flash_sale_item SET allotment = $1, scope = $2 WHERE id = $3",
-                                 {allotment, scope, id.value()}),
-                 "item");
+  const Result<Done> named = expect_one(
+      session.execute("UPDATE flash_sale_item SET allotment = $1, scope = $2 WHERE id = $3",
+                      {allotment, scope, id.value()}),
+      "item");
   if (!named) return fail(named.error());
   return id;
 }
@@ -179,7 +188,8 @@ Result<Done> update_item(db::Session& session, const Item& item, Instant now) {
 }
 
 Result<Done> delete_item(db::Session& session, ItemId id) {
-  return expect_one(session.execute("DELETE FROM flash_sale_item WHERE id = $1", {id.value()}), "item");
+  return expect_one(session.execute("DELETE FROM flash_sale_item WHERE id = $1", {id.value()}),
+                    "item");
 }
 
 Result<bool> change_sale_state(db::Session& session, SaleId id, SaleState from, SaleState to,

@@ -332,7 +332,8 @@ TEST_F(KeySourceTest, ReadsAFileOfJustTheLargestSizeAndNoLarger) {
 TEST_F(KeySourceTest, SaysWhenThereIsNoFile) {
   config_.location = "/nonexistent/keys.json";
   EXPECT_EQ(fetch().error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(fetch().error().message, "token keys in /nonexistent/keys.json: the file cannot be opened");
+  EXPECT_EQ(fetch().error().message,
+            "token keys in /nonexistent/keys.json: the file cannot be opened");
 }
 
 TEST_F(KeySourceTest, TakesOnlyHttpAndHttpsForUrls) {
