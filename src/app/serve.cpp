@@ -249,7 +249,7 @@ Result<int> serve(const Config& config) {
       engine::make_sql_ledger(**database, *home, clock, *metrics, sale::grant_table());
   std::atomic<bool> superseded{false};
   const auto engine = engine::make_engine(config.engine, *home, clock, *gate, *journal, *ledger,
-                                          *metrics, [&superseded] {
+                                          nullptr, *metrics, [&superseded] {
                                             superseded.store(true);
                                             ::kill(::getpid(), SIGUSR1);
                                           });

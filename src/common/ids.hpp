@@ -34,6 +34,8 @@ using Slot = Strong<struct SlotTag, std::int32_t>;
 using Nth = Strong<struct NthTag, std::int32_t>;
 /// The life of one gate's memory; the ledger counts them from 1.
 using Epoch = Strong<struct EpochTag, std::int64_t>;
+/// One process of the product; a restarted one is another node (S11).
+using NodeId = Strong<struct NodeTag, std::int64_t>;
 /// The place of a return, departure or load in its shard's sequence (S3), from 1.
 using SequenceNumber = Strong<struct SequenceTag, std::int64_t>;
 

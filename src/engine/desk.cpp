@@ -20,13 +20,11 @@ std::string_view to_string(BusyReason reason) noexcept {
   return kBusyNames[static_cast<std::size_t>(reason)];
 }
 
-Desk::Desk(Parts parts, Writer& writer, SoldOut& sold_out, const common::Clock& clock,
-           std::chrono::milliseconds request_budget)
+Desk::Desk(Parts parts, Others others, const common::Clock& clock, Config config)
     : parts_(parts),
-      writer_(writer),
-      sold_out_(sold_out),
+      others_(std::move(others)),
       clock_(clock),
-      request_budget_(request_budget),
+      config_(config),
       ids_(clock),
       granted_(parts.metrics.counter("engine_grants_total", "Grants that were answered as given")),
       adopted_(parts.metrics.counter("engine_adopted_total",
@@ -49,12 +47,12 @@ DeskAnswer Desk::busy(BusyReason reason) {
 }
 
 Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
-  const common::Steady deadline = clock_.steady() + request_budget_;
+  const common::Steady deadline = clock_.steady() + config_.request_budget;
   Scope& scope = *ask.scope;
   const Epoch epoch = scope.epoch();
   if (epoch == Epoch{0}) co_return busy(BusyReason::kNotPrepared);
   if (scope.count_alarm()) co_return busy(BusyReason::kCountAlarm);
-  if (writer_.ledger_down()) co_return busy(BusyReason::kLedgerDown);
+  if (others_.writer.ledger_down()) co_return busy(BusyReason::kLedgerDown);
   if (!parts_.journal.reserve_seat()) co_return busy(BusyReason::kQueueFull);
 
   const ScopeRules& rules = scope.rules();
@@ -65,7 +63,8 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
                       .key = ask.key,
                       .epoch = epoch,
                       .fresh_id = ids_.make(),
-                      .now = clock_.now()};
+                      .now = clock_.now(),
+                      .node = parts_.roster.self()};
   Result<TakeAnswer> answer = co_await parts_.gate.take(std::move(request));
   if (!answer) {
     parts_.journal.release_seat();
@@ -88,20 +87,7 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
     entry = &same->entry;
   }
   if (entry != nullptr) {
-    Grant grant{.id = entry->id,
-                .allotment = entry->allotment,
-                .scope = rules.id,
-                .epoch = entry->epoch,
-                .member = ask.member,
-                .slot = entry->slot,
-                .nth = entry->nth,
-                .key = entry->key,
-                .slot_limit = allotment.quantity,
-                .per_member = rules.per_member,
-                .amount = allotment.amount,
-                .taken_at = entry->taken_at,
-                .expires_at = entry->expires_at,
-                .hold = allotment.hold};
+    Grant grant = grant_of(*entry, rules, allotment, ask.member);
     DeskAnswer recorded = co_await record(caller, std::move(grant), deadline);
     co_return recorded;
   }
@@ -115,27 +101,46 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
   if (const auto* not_now = std::get_if<NotNow>(&*answer)) {
     switch (*not_now) {
       case NotNow::kNotPrepared:
+        others_.gate_is_gone();
         co_return busy(BusyReason::kNotPrepared);
       case NotNow::kStaleEpoch:
+        others_.gate_is_gone();
+        co_return busy(BusyReason::kRebuilding);
       case NotNow::kDraining:
+        others_.leaser.wake();
         co_return busy(BusyReason::kRebuilding);
       case NotNow::kReturning:
         co_return busy(BusyReason::kReturning);
     }
   }
   dry_.add();
-  const Flag flag = co_await sold_out_.verdict(caller, ask.scope, ask.index, deadline);
+  others_.leaser.wake();
+  const Flag flag = co_await others_.sold_out.verdict(caller, ask.scope, ask.index, deadline);
   if (flag == Flag::kDown) co_return busy(BusyReason::kUncertain);
   co_return SoldOutAnswer{flag == Flag::kFinal};
 }
 
 Task<DeskAnswer> Desk::record(common::Executor& caller, Grant grant, common::Steady deadline) {
   const common::Steady begun = clock_.steady();
-  const Outcomes::Arrival arrival = parts_.outcomes.expect(grant.id, caller);
+  std::optional<Outcomes::Arrival> arrival;
+  if (config_.issue == IssueMode::kSync) arrival = parts_.outcomes.expect(grant.id, caller);
   Grant copy = grant;
   const Result<Done> appended = co_await parts_.journal.append(std::move(copy));
-  if (!appended) co_return busy(BusyReason::kUncertain);
-  const std::optional<Result<RecordOutcome>> outcome = co_await arrival.wait_until(deadline);
+  if (!appended) {
+    // Nobody will record it, so it need not wait for its time to be reclaimed (S7).
+    if (appended.error().code == common::ErrorCode::kUnavailable) {
+      others_.reclaim.send_failed(grant.id);
+    }
+    co_return busy(BusyReason::kUncertain);
+  }
+  if (config_.issue == IssueMode::kAsync) {
+    Grant asked = grant;
+    const bool stands = co_await others_.standing.stands(caller, std::move(asked), deadline);
+    if (!stands) co_return busy(BusyReason::kUncertain);
+    granted_.add();
+    co_return Granted{std::move(grant)};
+  }
+  const std::optional<Result<RecordOutcome>> outcome = co_await arrival->wait_until(deadline);
   if (!outcome) co_return busy(BusyReason::kTimeout);
   if (!*outcome) co_return busy(BusyReason::kLedgerDown);
   switch ((*outcome)->kind) {

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "engine/leaser.hpp"
 #include "engine/rebuild.hpp"
 #include "engine/reclaim.hpp"
 #include "engine/relay.hpp"
+#include "engine/roster.hpp"
 #include "engine/scopes.hpp"
 #include "engine/sold_out.hpp"
 #include "engine/watch.hpp"
@@ -27,20 +29,31 @@ using common::Task;
 class EngineImpl final : public Engine {
  public:
   EngineImpl(EngineConfig config, Executor& home, const common::Clock& clock, Gate& gate,
-             Journal& journal, Ledger& ledger, common::Metrics& metrics,
+             Journal& journal, Ledger& ledger, NodeTable* nodes, common::Metrics& metrics,
              std::function<void()> superseded)
       : config_(std::move(config)),
         home_(home),
-        parts_{home, gate, journal, ledger, scopes_, outcomes_, metrics},
+        superseded_(std::move(superseded)),
+        roster_(home, nodes, config_.node, metrics),
+        parts_{home, gate, journal, ledger, scopes_, outcomes_, metrics, roster_},
         relay_(parts_, config_.relay_every),
         writer_(parts_, Writer::Config{.batch_max = config_.budget.batch_max},
                 [this] { relay_.wake(); }),
         sold_out_(parts_, SoldOut::Config{config_.probe_every}),
-        rebuild_(parts_, relay_, config_.gate_name),
-        watch_(parts_, rebuild_, Watch::Config{config_.watch_every, config_.watch_backoff},
-               std::move(superseded)),
-        reclaim_(parts_, writer_, relay_, config_.reclaim_after),
-        desk_(parts_, writer_, sold_out_, clock, config_.budget.request_budget),
+        rebuild_(parts_, relay_, Rebuild::Config{config_.gate_name, config_.lease_chunk}),
+        watch_(parts_, rebuild_,
+               Watch::Config{config_.watch_every, config_.watch_backoff, config_.rebuild_patience},
+               superseded_),
+        reclaim_(parts_, writer_, relay_,
+                 Reclaim::Config{config_.reclaim_every, config_.reclaim_after}),
+        leaser_(parts_, Leaser::Config{config_.lease_chunk, config_.lease_every}),
+        standing_(parts_),
+        desk_(parts_,
+              Desk::Others{writer_, sold_out_, standing_, reclaim_, leaser_,
+                           [this] {
+                             if (!roster_.alone()) watch_.wake();
+                           }},
+              clock, Desk::Config{config_.budget.request_budget, config_.issue}),
         jobs_signal_(home),
         expired_(metrics.counter("engine_expired_total", "Holds that ended unpaid")),
         in_flight_(metrics.gauge("engine_journal_depth", "Grants between gate and ledger")) {
@@ -48,6 +61,10 @@ class EngineImpl final : public Engine {
     launch(&EngineImpl::run_relay);
     launch(&EngineImpl::run_sold_out);
     launch(&EngineImpl::run_watch);
+    launch(&EngineImpl::run_reclaim);
+    launch(&EngineImpl::run_leaser);
+    launch(&EngineImpl::run_standing);
+    launch(&EngineImpl::run_roster);
     launch(&EngineImpl::run_jobs);
   }
 
@@ -58,9 +75,19 @@ class EngineImpl final : public Engine {
     ResumeOn to_home{home_};
     co_await to_home;
     auto scope = std::make_shared<Scope>(std::move(rules));
+    const bool again = scopes_.find(scope->rules().id) != nullptr;
     // Known to the relay before the rebuild needs it; takes answer busy until its epoch is set.
     scopes_.put(scope);
-    const Result<Done> built = co_await rebuild_.run(scope);
+    Result<Done> built = Done{};
+    if (roster_.alone() || again) {
+      built = co_await rebuild_.run(scope);
+    } else {
+      // Where a gate is at work, made by another node, this one follows it.
+      const bool waits = co_await watch_.look(scope);
+      if (waits && scope->epoch() == Epoch{0}) {
+        built = fail(common::ErrorCode::kBusy, "the gate is being rebuilt");
+      }
+    }
     ResumeOn back{caller};
     co_await back;
     if (!built) co_return Answer{fail(built.error())};
@@ -138,16 +165,35 @@ class EngineImpl final : public Engine {
         writer_.give_up();
       }
     }
-    stopping_.store(true);
-    relay_.stop();
-    sold_out_.stop();
-    watch_.stop();
-    jobs_signal_.set();
+    end_loops();
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [this] { return running_ == 0; });
   }
 
+  void begin_stop(bool leave_unrecorded) override {
+    parts_.journal.stop();
+    if (leave_unrecorded) writer_.give_up();
+    end_loops();
+  }
+
+  bool has_stopped() const override {
+    const std::lock_guard lock(mutex_);
+    return running_ == 0;
+  }
+
  private:
+  void end_loops() {
+    stopping_.store(true);
+    relay_.stop();
+    sold_out_.stop();
+    watch_.stop();
+    reclaim_.stop();
+    leaser_.stop();
+    standing_.stop();
+    roster_.stop();
+    jobs_signal_.set();
+  }
+
   void launch(Task<void> (EngineImpl::*loop)()) {
     {
       const std::lock_guard lock(mutex_);
@@ -172,21 +218,23 @@ class EngineImpl final : public Engine {
   Task<void> run_relay() { return relay_.run(); }
   Task<void> run_sold_out() { return sold_out_.run(); }
   Task<void> run_watch() { return watch_.run(); }
+  Task<void> run_reclaim() { return reclaim_.run(); }
+  Task<void> run_leaser() { return leaser_.run(); }
+  Task<void> run_standing() { return standing_.run(); }
+  Task<void> run_roster() {
+    return roster_.run([this] { reclaim_.wake(); },
+                       [this] {
+                         if (superseded_) superseded_();
+                       });
+  }
 
-  /// Expiry each `expiry_every`, reclaim each `reclaim_every`.
   Task<void> run_jobs() {
-    common::Steady next_reclaim = home_.clock().steady() + config_.reclaim_every;
     while (!stopping_.load()) {
       in_flight_.set(static_cast<double>(parts_.journal.depth()));
       const Result<std::int64_t> expired = co_await expire();
       if (!expired) {
         common::log(common::LogLevel::kWarn, "due holds could not be ended now",
                     {{"why", std::string_view(expired.error().message)}});
-      }
-      if (home_.clock().steady() >= next_reclaim) {
-        const Result<std::int64_t> reclaimed = co_await reclaim_.run_once();
-        static_cast<void>(reclaimed);
-        next_reclaim = home_.clock().steady() + config_.reclaim_every;
       }
       const bool woken =
           co_await jobs_signal_.wait_until(home_.clock().steady() + config_.expiry_every);
@@ -250,6 +298,8 @@ class EngineImpl final : public Engine {
   Executor& home_;
   Scopes scopes_;
   Outcomes outcomes_;
+  const std::function<void()> superseded_;
+  Roster roster_;
   Parts parts_;
   Relay relay_;
   Writer writer_;
@@ -257,12 +307,14 @@ class EngineImpl final : public Engine {
   Rebuild rebuild_;
   Watch watch_;
   Reclaim reclaim_;
+  Leaser leaser_;
+  StandingCheck standing_;
   Desk desk_;
   common::Signal jobs_signal_;
   std::atomic<bool> stopping_{false};
   common::Counter& expired_;
   common::Gauge& in_flight_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ended_;
   int running_ = 0;            // Guarded by mutex_.
   bool writer_ended_ = false;  // Guarded by mutex_.
@@ -271,9 +323,9 @@ class EngineImpl final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> make_engine(EngineConfig config, Executor& home, const common::Clock& clock,
-                                    Gate& gate, Journal& journal, Ledger& ledger,
+                                    Gate& gate, Journal& journal, Ledger& ledger, NodeTable* nodes,
                                     common::Metrics& metrics, std::function<void()> superseded) {
-  return std::make_unique<EngineImpl>(std::move(config), home, clock, gate, journal, ledger,
+  return std::make_unique<EngineImpl>(std::move(config), home, clock, gate, journal, ledger, nodes,
                                       metrics, std::move(superseded));
 }
 

@@ -28,6 +28,11 @@ struct EngineConfig {
   std::chrono::milliseconds reclaim_every{60'000};
   std::chrono::seconds reclaim_after{60};
   std::string gate_name = "local";  ///< written to the shard's row
+  IssueMode issue = IssueMode::kSync;
+  std::int32_t lease_chunk = 0;  ///< units that a gate gets at a time; 0: all, for one node alone
+  std::chrono::milliseconds lease_every{1000};
+  std::chrono::milliseconds rebuild_patience{5000};  ///< for another node's rebuild
+  Roster::Config node;
 };
 
 /// The engine of one node: hands out units, and keeps gate and ledger together. The domain
@@ -77,18 +82,23 @@ class Engine {
   /// Whether the last write failed (section 11). Any thread.
   [[nodiscard]] virtual bool ledger_down() const noexcept = 0;
 
+  /// The two halves of stop(), for whoever runs the loops on its own thread: what was told to end,
+  /// and whether it has. `leave_unrecorded`: as after the grace.
+  virtual void begin_stop(bool leave_unrecorded) = 0;
+  [[nodiscard]] virtual bool has_stopped() const = 0;
+
   /// Records what is in flight, then ends all loops. When the ledger does not take it within
   /// `grace`, what is unrecorded (and was not answered as given) is left. Not on the engine's
   /// executor.
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 
-/// `home` runs the engine's loops. `superseded` is called when another server has taken this one's
-/// place. All arguments must outlive the engine.
+/// `home` runs the engine's loops. Without `nodes` this server is alone. `superseded` is called
+/// when another server has taken this one's place. All arguments must outlive the engine.
 [[nodiscard]] std::unique_ptr<Engine> make_engine(EngineConfig config, common::Executor& home,
                                                   const common::Clock& clock, Gate& gate,
                                                   Journal& journal, Ledger& ledger,
-                                                  common::Metrics& metrics,
+                                                  NodeTable* nodes, common::Metrics& metrics,
                                                   std::function<void()> superseded);
 
 }  // namespace doorbuster::engine

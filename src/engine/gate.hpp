@@ -18,6 +18,7 @@ struct TakeRequest {
   Epoch epoch;       ///< the epoch that the caller knows
   GrantId fresh_id;  ///< the id of the grant, should a slot be used up
   Instant now;       ///< the caller's clock: deadlines are compared with it
+  NodeId node;       ///< who asks
 };
 
 /// What the gate keeps of a grant.
@@ -32,18 +33,27 @@ struct GateEntry {
   Instant expires_at;
   Instant due_at = kNever;  ///< set by confirm
   bool recorded = false;    ///< false: in flight
+  NodeId node;              ///< who took it; 0 for one that was loaded from its row
 };
 
+/// What the journal carries of an entry.
+[[nodiscard]] Grant grant_of(const GateEntry& entry, const ScopeRules& rules,
+                             const AllotmentRules& allotment, MemberId member);
+
+/// A slot was used up for this request.
 struct Taken {
   GateEntry entry;
-};  ///< a slot was used up for this request
+};
+/// The member has this one (of the same key, where keys count).
 struct AlreadyTaken {
   GateEntry entry;
-};  ///< the member has this one (of the same key, where keys count)
+};
+/// N are held, none of them under this key.
 struct LimitReached {
   GateEntry newest;
-};              ///< N are held, none of them under this key
-struct Dry {};  ///< nothing to give now
+};
+/// Nothing to give now.
+struct Dry {};
 enum class NotNow {
   kNotPrepared,  ///< no such scope or allotment here: not prepared, or lost
   kStaleEpoch,   ///< the gate is in another epoch
@@ -70,12 +80,14 @@ struct GateReading {
   SequenceNumber applied;  ///< last number of the sequence that was applied
   struct Allotment {
     AllotmentId id;
-    std::int32_t free = 0;       ///< what it can give now
-    std::int32_t leased_to = 0;  ///< end of the last lease applied here
+    std::int32_t free = 0;          ///< what it can give now
+    std::int32_t leased_to = 0;     ///< end of the last lease applied here
+    std::int32_t lease_number = 0;  ///< its number
   };
   std::vector<Allotment> allotments;
   std::vector<std::pair<MemberId, GateEntry>> in_flight;
   std::size_t entries = 0;  ///< recorded ones too
+  std::string memory;       ///< which memory this is (Redis' run id); another one is a lost gate
 };
 
 /// Decides who gets a slot, atomically. Written for several implementations; every call may come
@@ -109,6 +121,11 @@ class Gate {
   [[nodiscard]] virtual common::Task<common::Result<SequenceNumber>> apply(
       ScopeId scope, Epoch epoch, std::vector<SequenceEntry> steps) = 0;
 
+  /// Adds leased slots, in number order; what was applied before changes nothing, and what would
+  /// leave a gap waits.
+  [[nodiscard]] virtual common::Task<common::Result<common::Done>> apply_leases(
+      ScopeId scope, Epoch epoch, std::vector<Lease> leases) = 0;
+
   /// Takes another slot for the same grant, because the ledger holds `held` for someone else. A
   /// repeat gives the same slot. Nothing: none is left.
   [[nodiscard]] virtual common::Task<common::Result<std::optional<Slot>>> replace(
@@ -125,6 +142,11 @@ class Gate {
                                                                         ShardSnapshot rows) = 0;
 
   [[nodiscard]] virtual common::Task<common::Result<GateReading>> read(ScopeId scope) = 0;
+
+  /// What the ledger keeps with an epoch: calls that name `epoch` are for this memory alone, and
+  /// answer kUnavailable (takes: not prepared) when the gate that is reached has another one. A
+  /// gate that lives in this process cannot be exchanged, and need not look.
+  virtual void expect(ScopeId /*scope*/, Epoch /*epoch*/, const std::string& /*memory*/) {}
 
   /// Members who have an entry now; what the sold-out flag is raised with.
   [[nodiscard]] virtual common::Task<common::Result<std::vector<MemberId>>> holders(

@@ -37,11 +37,13 @@ enum class RowState { kNone, kHolds, kTerminal };
 /// What the flag's probe and the watch read, in one snapshot.
 struct LedgerReading {
   Epoch epoch;
+  std::string memory;  ///< of the gate that this epoch was loaded into
   SequenceNumber last_number;
   struct Allotment {
     AllotmentId id;
     std::int32_t quantity = 0;
     std::int32_t leased_to = 0;
+    std::int32_t lease_number = 0;
     std::int32_t keep_slot = 0;    ///< rows that keep a slot
     std::int32_t open_holds = 0;   ///< of these, holds that must still be paid
     std::int32_t undelivered = 0;  ///< returns in the outbox
@@ -55,6 +57,27 @@ struct LedgerReading {
 struct Undelivered {
   Epoch epoch;
   std::vector<SequenceEntry> steps;
+};
+
+/// Leases of a scope, with the epoch of the same snapshot (S4).
+struct Leases {
+  Epoch epoch;
+  std::vector<Lease> list;  ///< by allotment, then number
+};
+
+/// What a new epoch is to be.
+struct NewEpoch {
+  ScopeRules rules;
+  std::string gate;           ///< the kind in charge
+  std::string memory;         ///< which memory will be loaded; empty for a gate in this process
+  std::optional<Epoch> from;  ///< the epoch that the caller has read; without it, whatever is there
+  std::int32_t lease_chunk = 0;  ///< units of the first lease; 0: the whole quantity
+};
+
+/// Whether a grant may be answered as given before its row is there (S8).
+struct Standing {
+  Epoch epoch;               ///< in force now
+  std::vector<bool> marked;  ///< one for each id: a reclaim mark is on it, or its row is over
 };
 
 struct ExpiredHold {
@@ -78,15 +101,26 @@ class Ledger {
   [[nodiscard]] virtual common::Task<common::Result<std::vector<RecordOutcome>>> record(
       std::vector<Grant> batch) = 0;
 
-  /// Makes the shard's row and leases when they are missing (the whole quantity, for a local gate),
-  /// and raises its epoch by compare-and-set from the one it reads. The new epoch.
-  [[nodiscard]] virtual common::Task<common::Result<Epoch>> raise_epoch(ScopeRules rules,
-                                                                        std::string_view gate) = 0;
+  /// Makes the shard's row and first lease when they are missing, and raises its epoch by
+  /// compare-and-set. The new epoch. Errors also: kStaleEpoch when `from` is not the epoch in
+  /// force.
+  [[nodiscard]] virtual common::Task<common::Result<Epoch>> raise_epoch(NewEpoch wanted) = 0;
   /// What is older than `epoch` and still arrives is fenced from now on. kStaleEpoch when `epoch`
   /// is not the shard's any more.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> raise_min_epoch(ScopeId scope,
                                                                                    Epoch epoch) = 0;
   [[nodiscard]] virtual common::Task<common::Result<ShardSnapshot>> snapshot(ScopeId scope) = 0;
+
+  /// Writes the next lease, `number`, of at most `units` slots; repeats change nothing.
+  [[nodiscard]] virtual common::Task<common::Result<common::Done>> lease(ScopeId scope,
+                                                                         AllotmentId allotment,
+                                                                         std::int32_t number,
+                                                                         std::int32_t units) = 0;
+  [[nodiscard]] virtual common::Task<common::Result<Leases>> leases(ScopeId scope) = 0;
+
+  /// The read of S8, from the rows that every node shares.
+  [[nodiscard]] virtual common::Task<common::Result<Standing>> standing(
+      ScopeId scope, std::vector<GrantId> ids) = 0;
 
   [[nodiscard]] virtual common::Task<common::Result<Undelivered>> undelivered(
       ScopeId scope, std::size_t limit) = 0;

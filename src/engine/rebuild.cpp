@@ -1,6 +1,7 @@
 #include "engine/rebuild.hpp"
 
 #include "common/log.hpp"
+#include "engine/rules.hpp"
 
 namespace doorbuster::engine {
 
@@ -15,18 +16,18 @@ using common::Task;
 /// reads again.
 constexpr int kLoadTries = 100;
 
-Rebuild::Rebuild(Parts parts, Relay& relay, std::string gate_name)
+Rebuild::Rebuild(Parts parts, Relay& relay, Config config)
     : parts_(parts),
       relay_(relay),
-      gate_name_(std::move(gate_name)),
+      config_(std::move(config)),
       runs_(parts.metrics.counter("engine_rebuilds_total", "Rebuilds of a gate from the ledger")),
       failures_(
           parts.metrics.counter("engine_rebuilds_failed_total", "Rebuilds that did not end")) {}
 
-Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope) {
+Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope, std::optional<Epoch> from) {
   runs_.add();
   scope->rebuild_begins();
-  Result<Done> ended = co_await steps(scope);
+  Result<Done> ended = co_await steps(scope, from);
   // One that a later epoch has overtaken has nothing left to do.
   scope->rebuild_ends(!ended && ended.error().code != ErrorCode::kStaleEpoch);
   if (!ended) {
@@ -39,7 +40,7 @@ Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope) {
   co_return ended;
 }
 
-Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
+Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope, std::optional<Epoch> from) {
   const ScopeId id = scope->rules().id;
   common::Steady begun = parts_.home.clock().steady();
   const auto measure = [&](const char* step) {
@@ -52,13 +53,22 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
   };
 
   scope->lower_all();
-  ScopeRules rules = scope->rules();
-  const Result<Epoch> epoch = co_await parts_.ledger.raise_epoch(std::move(rules), gate_name_);
+  const Result<GateReading> reached = co_await parts_.gate.read(id);
+  if (!reached) co_return fail(reached.error());
+  NewEpoch wanted{.rules = scope->rules(),
+                  .gate = config_.gate_name,
+                  .memory = reached->memory,
+                  .from = from,
+                  .lease_chunk = config_.lease_chunk};
+  const Result<Epoch> epoch = co_await parts_.ledger.raise_epoch(std::move(wanted));
   if (!epoch) co_return fail(epoch.error());
+  parts_.gate.expect(id, *epoch, reached->memory);
   measure("raise_epoch");
 
   Result<ShardSnapshot> first = co_await parts_.ledger.snapshot(id);
   if (!first) co_return fail(first.error());
+  std::optional<ShardSnapshot> early;
+  if (!in_force(Rule::kSecondLoad)) early = *first;
   if (first->epoch != *epoch) co_return fail(ErrorCode::kStaleEpoch, "another rebuild has begun");
   measure("first_read");
 
@@ -70,8 +80,10 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
   scope->set_epoch(*epoch);
   measure("begin_epoch");
 
-  const Result<Done> drained = co_await parts_.journal.consumed_to_end();
-  if (!drained) co_return drained;
+  if (in_force(Rule::kDrain)) {
+    const Result<Done> drained = co_await parts_.journal.consumed_to_end();
+    if (!drained) co_return drained;
+  }
   measure("drain");
 
   const Result<Done> fenced = co_await parts_.ledger.raise_min_epoch(id, *epoch);
@@ -81,6 +93,7 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope) {
   for (int i = 0; i < kLoadTries; ++i) {
     Result<ShardSnapshot> second = co_await parts_.ledger.snapshot(id);
     if (!second) co_return fail(second.error());
+    if (early) second = *early;
     if (second->epoch != *epoch)
       co_return fail(ErrorCode::kStaleEpoch, "another rebuild has begun");
     std::vector<MemberId> holders;

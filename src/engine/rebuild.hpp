@@ -10,18 +10,25 @@ namespace doorbuster::engine {
 /// calls.
 class Rebuild {
  public:
-  Rebuild(Parts parts, Relay& relay, std::string gate_name);
+  struct Config {
+    std::string gate_name;         ///< written to the shard's row
+    std::int32_t lease_chunk = 0;  ///< units of the first lease; 0: all
+  };
+  Rebuild(Parts parts, Relay& relay, Config config);
 
   /// On the engine's executor. When it fails, the scope answers busy until one succeeds;
-  /// the watch tries again.
-  [[nodiscard]] common::Task<common::Result<common::Done>> run(std::shared_ptr<Scope> scope);
+  /// the watch tries again. With `from`, only if that is still the epoch in force: several nodes
+  /// see the same loss, and one rebuild is enough.
+  [[nodiscard]] common::Task<common::Result<common::Done>> run(
+      std::shared_ptr<Scope> scope, std::optional<Epoch> from = std::nullopt);
 
  private:
-  common::Task<common::Result<common::Done>> steps(std::shared_ptr<Scope> scope);
+  common::Task<common::Result<common::Done>> steps(std::shared_ptr<Scope> scope,
+                                                   std::optional<Epoch> from);
 
   Parts parts_;
   Relay& relay_;
-  const std::string gate_name_;
+  const Config config_;
   common::Counter& runs_;
   common::Counter& failures_;
 };

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/rules.hpp"
 #include "engine/types.hpp"
 
 namespace doorbuster::engine {
@@ -64,7 +65,8 @@ class Scope {
   /// certain.
   [[nodiscard]] Flag refuse(std::size_t index, MemberId member) const noexcept {
     const Flag flag = flags_[index].load(std::memory_order_acquire);
-    if (flag == Flag::kDown || filter_.may_contain(member)) return Flag::kDown;
+    if (flag == Flag::kDown) return flag;
+    if (filter_.may_contain(member) && in_force(Rule::kStrangersOnly)) return Flag::kDown;
     return flag;
   }
   [[nodiscard]] Flag flag(std::size_t index) const noexcept {

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "engine/rules.hpp"
+
 namespace doorbuster::engine {
 
 using common::Completion;
@@ -84,8 +86,8 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
     co_return;
   }
   scope->finish_holders(*holders);
-  const bool settled = gate->state == GateState::kOpen && gate->epoch == ledger->epoch &&
-                       gate->applied == ledger->last_number;
+  const bool open = gate->state == GateState::kOpen || !in_force(Rule::kBusyWhileDraining);
+  const bool settled = open && gate->epoch == ledger->epoch && gate->applied == ledger->last_number;
   bool alarm = false;
   for (std::size_t i = 0; i < scope->rules().allotments.size(); ++i) {
     const AllotmentRules& rules = scope->rules().allotments[i];

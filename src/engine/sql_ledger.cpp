@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "engine/rules.hpp"
 
 namespace doorbuster::engine {
 namespace {
@@ -23,6 +24,7 @@ using common::to_micros;
 using common::to_string;
 
 constexpr std::int64_t kShard = 0;
+constexpr std::string_view kAbandoned = "ABANDONED";
 
 std::int32_t to_int32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
@@ -74,9 +76,22 @@ struct Sql {
                             t.hold, t.table, holding_list(t))),
         allotments(fmt::format(
             "SELECT a.allotment, a.quantity, coalesce((SELECT max(l.last_slot) FROM engine_lease l "
-            "WHERE l.allotment = a.allotment AND l.shard = 0), 0), a.sold FROM {} a WHERE a.scope "
-            "= $1 "
-            "ORDER BY a.id",
+            "WHERE l.allotment = a.allotment AND l.shard = 0), 0), a.sold, "
+            "coalesce((SELECT max(l.number) FROM engine_lease l WHERE l.allotment = a.allotment "
+            "AND l.shard = 0), 0) FROM {} a WHERE a.scope = $1 ORDER BY a.id",
+            t.allotments)),
+        leases(fmt::format(
+            "SELECT l.allotment, l.number, l.first_slot, l.last_slot FROM {} a CROSS JOIN "
+            "engine_lease l ON l.allotment = a.allotment WHERE a.scope = $1 AND l.shard = 0 "
+            "ORDER BY a.id, l.number",
+            t.allotments)),
+        lease(fmt::format(
+            "INSERT INTO engine_lease (allotment, shard, number, first_slot, last_slot) "
+            "SELECT a.allotment, 0, $1, l.last_slot + 1, min(a.quantity, l.last_slot + $2) "
+            "FROM {} a JOIN engine_lease l ON l.allotment = a.allotment AND l.shard = 0 AND "
+            "l.number = $1 - 1 WHERE a.scope = $3 AND a.allotment = $4 AND l.last_slot < "
+            "a.quantity "
+            "ON CONFLICT DO NOTHING",
             t.allotments)),
         counts(fmt::format("SELECT count(*), count(CASE WHEN state = '{}' THEN 1 END) FROM {} "
                            "WHERE allotment = $1 AND state IN ({})",
@@ -99,7 +114,8 @@ struct Sql {
                             t.allotments, t.table, holding_list(t))) {}
 
   const std::string insert, first_history, by_id, by_slot, by_member, by_key, reject,
-      reject_history, shard_of_rows, one_row, allotments, counts, due, settle, recount;
+      reject_history, shard_of_rows, one_row, allotments, leases, lease, counts, due, settle,
+      recount;
 };
 
 db::Param text_or_null(const std::string& text) {
@@ -141,11 +157,21 @@ class Recording {
     return outcomes;
   }
 
+  /// For the simulation: without the lock, record knows min_epoch as some earlier reading showed
+  /// it.
+  void use_old_fences(std::map<ScopeId, Epoch>& old) { old_fences_ = &old; }
+
   /// Writes a REJECTED row; false when a row is there already. With `returns`, the slot goes back
   /// (S2).
   Result<bool> reject(const Grant& grant, std::string_view reason, bool returns,
                       const std::optional<GrantId>& merged_into = std::nullopt) {
     const std::string allotment = to_string(grant.allotment);
+    if (!writes_row(reason)) {
+      if (!returns) return true;
+      const Result<Done> step = write(grant, SequenceKind::kReturn, grant.id);
+      if (!step) return fail(step.error());
+      return true;
+    }
     const db::Param merged = merged_into ? db::param(*merged_into) : db::Param{nullptr};
     const Result<std::int64_t> made = session_.execute(
         sql_.reject,
@@ -170,6 +196,12 @@ class Recording {
   }
 
  private:
+  /// Only the simulation has a "no" here: a refusal that leaves no row, or a slot given back
+  /// without one.
+  static bool writes_row(std::string_view reason) {
+    return reason == kAbandoned ? in_force(Rule::kOneWayBack) : in_force(Rule::kOneRowPerGrant);
+  }
+
   Result<RecordOutcome> record_one(const Grant& grant) {
     // Twice is enough on one writer; more would mean that something else is wrong.
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -204,7 +236,7 @@ class Recording {
     if (!same) return same;
     if (*same) return same;
     if (grant.epoch < *fence) {
-      const Result<bool> made = reject(grant, "FENCED", false);
+      const Result<bool> made = reject(grant, "FENCED", !in_force(Rule::kNoReturnOfFenced));
       if (!made) return fail(made.error());
       return Maybe{RecordOutcome{.kind = RecordKind::kFenced, .reason = "FENCED"}};
     }
@@ -285,8 +317,10 @@ class Recording {
     if (!made) return fail(made.error());
     // The other grant's load is numbered after the return, so that its entry is the one that stays
     // (S3).
-    const Result<Done> step = write(grant, SequenceKind::kLoad, other);
-    if (!step) return fail(step.error());
+    if (in_force(Rule::kLoadAfterMerge)) {
+      const Result<Done> step = write(grant, SequenceKind::kLoad, other);
+      if (!step) return fail(step.error());
+    }
     return std::optional{
         RecordOutcome{.kind = RecordKind::kMerged, .other = other, .reason = "MERGED"}};
   }
@@ -344,7 +378,10 @@ class Recording {
         "SELECT min_epoch FROM engine_shard WHERE scope = $1 AND shard = $2", {name, kShard});
     if (!rows) return fail(rows.error());
     if (rows->empty()) return fail(ErrorCode::kCorrupt, "no shard row for scope " + name);
-    return fences_.emplace(scope, Epoch{rows->front().integer(0)}).first->second;
+    Epoch fence{rows->front().integer(0)};
+    if (old_fences_ != nullptr)
+      std::swap(fence, old_fences_->try_emplace(scope, fence).first->second);
+    return fences_.emplace(scope, fence).first->second;
   }
 
   db::Session& session_;
@@ -353,6 +390,7 @@ class Recording {
   const Instant now_;
   common::Counter& count_alarms_;
   std::map<ScopeId, Epoch> fences_;
+  std::map<ScopeId, Epoch>* old_fences_ = nullptr;
   std::vector<GrantId> history_;
   std::map<AllotmentId, std::int64_t> sold_;
 };
@@ -375,30 +413,38 @@ class SqlLedger final : public Ledger {
     std::function<Result<Outcomes>(db::Session&)> work =
         [this, batch = std::move(batch)](db::Session& session) -> Result<Outcomes> {
       Recording recording(session, table_, sql_, clock_.now(), count_alarms_);
+      if (!in_force(Rule::kFenceLock)) recording.use_old_fences(fences_);
       return recording.run(batch);
     };
     return database_.write<Outcomes>(home_, db::Priority::kRush, std::move(work));
   }
 
-  Task<Result<Epoch>> raise_epoch(ScopeRules rules, std::string_view gate) override {
+  Task<Result<Epoch>> raise_epoch(NewEpoch wanted) override {
     std::function<Result<Epoch>(db::Session&)> work =
-        [rules = std::move(rules),
-         gate = std::string(gate)](db::Session& session) -> Result<Epoch> {
-      const std::string scope = to_string(rules.id);
+        [wanted = std::move(wanted)](db::Session& session) -> Result<Epoch> {
+      const std::string scope = to_string(wanted.rules.id);
       const Result<db::Rows> rows = session.query(
-          "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, state) "
-          "VALUES ($1, 0, 1, 1, 0, $2, 'OPEN') ON CONFLICT (scope, shard) DO UPDATE SET "
-          "epoch = engine_shard.epoch + 1, gate = excluded.gate, state = 'OPEN' RETURNING epoch",
-          {scope, gate});
+          "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, memory, "
+          "state) VALUES ($1, 0, 1, 1, 0, $2, $3, 'OPEN') ON CONFLICT (scope, shard) DO UPDATE SET "
+          "epoch = engine_shard.epoch + 1, gate = excluded.gate, memory = excluded.memory, "
+          "state = 'OPEN' WHERE $4 IN (0, engine_shard.epoch) RETURNING epoch",
+          {scope, std::string_view(wanted.gate), std::string_view(wanted.memory),
+           wanted.from ? wanted.from->value() : std::int64_t{0}});
       if (!rows) return fail(rows.error());
-      for (const AllotmentRules& one : rules.allotments) {
-        // A local gate's lease is the whole quantity.
+      if (rows->empty()) return fail(ErrorCode::kStaleEpoch, "another rebuild has begun: " + scope);
+      for (const AllotmentRules& one : wanted.rules.allotments) {
         const std::string allotment = to_string(one.id);
+        const bool whole = wanted.lease_chunk == 0;
+        const std::int32_t units =
+            whole ? one.quantity : std::min(wanted.lease_chunk, one.quantity);
+        // Until a sale has begun its quantity may change, and a lease of all of it with it.
         const Result<std::int64_t> leased = session.execute(
-            "INSERT INTO engine_lease (allotment, shard, number, first_slot, last_slot) "
-            "VALUES ($1, 0, 1, 1, $2) ON CONFLICT (allotment, shard, number) DO UPDATE SET "
-            "last_slot = excluded.last_slot",
-            {allotment, std::int64_t{one.quantity}});
+            whole ? "INSERT INTO engine_lease (allotment, shard, number, first_slot, last_slot) "
+                    "VALUES ($1, 0, 1, 1, $2) ON CONFLICT (allotment, shard, number) DO UPDATE SET "
+                    "last_slot = excluded.last_slot"
+                  : "INSERT INTO engine_lease (allotment, shard, number, first_slot, last_slot) "
+                    "VALUES ($1, 0, 1, 1, $2) ON CONFLICT (allotment, shard, number) DO NOTHING",
+            {allotment, std::int64_t{units}});
         if (!leased) return fail(leased.error());
       }
       return Epoch{rows->front().integer(0)};
@@ -427,7 +473,8 @@ class SqlLedger final : public Ledger {
       for (const db::Row& one : *allotments) {
         const auto id = common::parse_allotment_id(one.text(0));
         if (!id) return fail(ErrorCode::kCorrupt, "unreadable allotment " + one.text(0));
-        snapshot.allotments.push_back({*id, to_int32(one.integer(1)), to_int32(one.integer(2))});
+        snapshot.allotments.push_back(
+            {*id, to_int32(one.integer(1)), to_int32(one.integer(2)), to_int32(one.integer(4))});
         const Result<db::Rows> rows = session.query(sql_.shard_of_rows, {one.text(0)});
         if (!rows) return fail(rows.error());
         for (const db::Row& row : *rows) {
@@ -446,6 +493,61 @@ class SqlLedger final : public Ledger {
       return snapshot;
     };
     return database_.read<ShardSnapshot>(home_, std::move(work));
+  }
+
+  Task<Result<Done>> lease(ScopeId scope, AllotmentId allotment, std::int32_t number,
+                           std::int32_t units) override {
+    std::function<Result<Done>(db::Session&)> work = [=,
+                                                      this](db::Session& session) -> Result<Done> {
+      const std::string scope_name = to_string(scope);
+      const std::string name = to_string(allotment);
+      const Result<std::int64_t> made = session.execute(
+          sql_.lease, {std::int64_t{number}, std::int64_t{units}, scope_name, name});
+      if (!made) return fail(made.error());
+      return Done{};
+    };
+    return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
+  }
+
+  Task<Result<Leases>> leases(ScopeId scope) override {
+    std::function<Result<Leases>(db::Session&)> work =
+        [this, scope](db::Session& session) -> Result<Leases> {
+      const std::string name = to_string(scope);
+      const Result<db::Rows> shard = shard_row(session, name);
+      if (!shard) return fail(shard.error());
+      const Result<db::Rows> rows = session.query(sql_.leases, {name});
+      if (!rows) return fail(rows.error());
+      Leases leases{.epoch = Epoch{shard->front().integer(0)}, .list = {}};
+      for (const db::Row& row : *rows) {
+        const auto id = common::parse_allotment_id(row.text(0));
+        if (!id) return fail(ErrorCode::kCorrupt, "unreadable allotment " + row.text(0));
+        leases.list.push_back({*id, to_int32(row.integer(1)), Slot{to_int32(row.integer(2))},
+                               Slot{to_int32(row.integer(3))}});
+      }
+      return leases;
+    };
+    return database_.read<Leases>(home_, std::move(work));
+  }
+
+  Task<Result<Standing>> standing(ScopeId scope, std::vector<GrantId> ids) override {
+    std::function<Result<Standing>(db::Session&)> work =
+        [this, scope, ids = std::move(ids)](db::Session& session) -> Result<Standing> {
+      const Result<db::Rows> shard = shard_row(session, to_string(scope));
+      if (!shard) return fail(shard.error());
+      Standing standing{.epoch = Epoch{shard->front().integer(0)}, .marked = {}};
+      for (const GrantId& id : ids) {
+        const Result<db::Rows> mark =
+            session.query("SELECT 1 FROM reclaim_mark WHERE grant_id = $1", {db::param(id)});
+        if (!mark) return fail(mark.error());
+        // A mark goes when its reclaim is done; what the reclaim wrote says the same.
+        const Result<db::Rows> row = session.query(sql_.by_id, {db::param(id)});
+        if (!row) return fail(row.error());
+        const bool over = !row->empty() && row->front().integer(0) == 0;
+        standing.marked.push_back(!mark->empty() || over);
+      }
+      return standing;
+    };
+    return database_.read<Standing>(home_, std::move(work));
   }
 
   Task<Result<Undelivered>> undelivered(ScopeId scope, std::size_t limit) override {
@@ -493,6 +595,7 @@ class SqlLedger final : public Ledger {
       if (!shard) return fail(shard.error());
       reading.epoch = Epoch{shard->front().integer(0)};
       reading.last_number = SequenceNumber{shard->front().integer(2)};
+      reading.memory = shard->front().text(3);
       const Result<db::Rows> allotments = session.query(sql_.allotments, {name});
       if (!allotments) return fail(allotments.error());
       for (const db::Row& one : *allotments) {
@@ -508,6 +611,7 @@ class SqlLedger final : public Ledger {
         reading.allotments.push_back({.id = *id,
                                       .quantity = to_int32(one.integer(1)),
                                       .leased_to = to_int32(one.integer(2)),
+                                      .lease_number = to_int32(one.integer(4)),
                                       .keep_slot = to_int32(counts->front().integer(0)),
                                       .open_holds = to_int32(counts->front().integer(1)),
                                       .undelivered = to_int32(returns->front().integer(0)),
@@ -549,6 +653,7 @@ class SqlLedger final : public Ledger {
     std::function<Result<Done>(db::Session&)> work =
         [this, ids = std::move(ids)](db::Session& session) -> Result<Done> {
       for (const GrantId& id : ids) {
+        if (!in_force(Rule::kReclaimMark)) break;
         const Result<std::int64_t> made = session.execute(
             "INSERT INTO reclaim_mark (grant_id, created_at) VALUES ($1, $2) ON CONFLICT DO "
             "NOTHING",
@@ -596,13 +701,15 @@ class SqlLedger final : public Ledger {
     if (!shard) return fail(shard.error());
     Recording recording(session, table_, sql_, clock_.now(), count_alarms_);
     // An older epoch's slot may belong to somebody else by now: it does not return (S6).
-    const bool current = grant.epoch.value() >= shard->front().integer(1);
-    const Result<bool> made = recording.reject(grant, "ABANDONED", current);
+    const bool current =
+        grant.epoch.value() >= shard->front().integer(1) || !in_force(Rule::kNoReturnOfFenced);
+    const Result<bool> made = recording.reject(grant, kAbandoned, current);
     if (!made) return fail(made.error());
     const Result<std::int64_t> unmarked =
         session.execute("DELETE FROM reclaim_mark WHERE grant_id = $1", {db::param(grant.id)});
     if (!unmarked) return fail(unmarked.error());
-    if (*made) return RecordOutcome{.kind = RecordKind::kSameTerminal, .reason = "ABANDONED"};
+    if (*made)
+      return RecordOutcome{.kind = RecordKind::kSameTerminal, .reason = std::string(kAbandoned)};
     const Result<db::Rows> rows = session.query(sql_.by_id, {db::param(grant.id)});
     if (!rows) return fail(rows.error());
     if (rows->empty()) return fail(ErrorCode::kCorrupt, "a grant without an allotment row");
@@ -645,7 +752,8 @@ class SqlLedger final : public Ledger {
 
   static Result<db::Rows> shard_row(db::Session& session, const std::string& scope) {
     Result<db::Rows> rows = session.query(
-        "SELECT epoch, min_epoch, last_number FROM engine_shard WHERE scope = $1 AND shard = 0",
+        "SELECT epoch, min_epoch, last_number, memory FROM engine_shard WHERE scope = $1 AND "
+        "shard = 0",
         {scope});
     if (rows && rows->empty()) return fail(ErrorCode::kNotFound, "no shard row for scope " + scope);
     return rows;
@@ -672,6 +780,7 @@ class SqlLedger final : public Ledger {
   const GrantTable table_;
   const Sql sql_;
   common::Counter& count_alarms_;
+  std::map<ScopeId, Epoch> fences_;  // only while the rule of the lock is switched off
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ using common::Epoch;
 using common::GrantId;
 using common::Instant;
 using common::MemberId;
+using common::NodeId;
 using common::Nth;
 using common::ScopeId;
 using common::SequenceNumber;
@@ -62,6 +63,15 @@ struct Grant {
   std::chrono::seconds hold{kHoldDefault};
 };
 
+/// Slots that the ledger has leased to a gate (S5). Numbered from 1 in each allotment and shard,
+/// without a gap, in slots as in numbers.
+struct Lease {
+  AllotmentId allotment;
+  std::int32_t number = 0;
+  Slot first;
+  Slot last;
+};
+
 enum class SequenceKind { kReturn, kDeparture, kLoad };
 
 /// One step of a shard's sequence (S3), written in the transaction that causes it.
@@ -104,7 +114,8 @@ struct ShardSnapshot {
   struct Allotment {
     AllotmentId id;
     std::int32_t quantity = 0;
-    std::int32_t leased_to = 0;  ///< end of the last lease; 0 when nothing is leased
+    std::int32_t leased_to = 0;     ///< end of the last lease; 0 when nothing is leased
+    std::int32_t lease_number = 0;  ///< of the last lease
   };
   std::vector<Allotment> allotments;
   std::vector<HeldRow> rows;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "common/log.hpp"
+#include "engine/rules.hpp"
 
 namespace doorbuster::engine {
 
@@ -34,7 +35,13 @@ Task<void> Watch::run() {
     for (std::shared_ptr<Scope>& scope : parts_.scopes.all()) {
       if (scope->rebuilding()) continue;
       State& state = states_[scope->rules().id];
-      if (scope->rebuild_failed()) {
+      if (!parts_.roster.alone()) {
+        const bool lost = co_await look(scope);
+        if (lost) {
+          state.misses = 0;
+          continue;
+        }
+      } else if (scope->rebuild_failed()) {
         // No backoff: until one ends, everybody is answered busy.
         const Result<Done> again = co_await rebuild_.run(scope);
         static_cast<void>(again);
@@ -53,7 +60,7 @@ Task<void> Watch::run() {
       const std::string name = common::to_string(scope->rules().id);
       common::log(LogLevel::kError, "gate and ledger do not add up; the gate is rebuilt",
                   {{"scope", std::string_view(name)}, {"units", *off}});
-      const Result<Done> rebuilt = co_await rebuild_.run(scope);
+      const Result<Done> rebuilt = co_await rebuild_.run(scope, scope->epoch());
       static_cast<void>(rebuilt);
     }
     const common::Steady ended = parts_.home.clock().steady();
@@ -62,6 +69,50 @@ Task<void> Watch::run() {
     const bool woken = co_await signal_.wait_until(next);
     static_cast<void>(woken);
   }
+}
+
+Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
+  const ScopeId id = scope->rules().id;
+  State& state = states_[id];
+  std::vector<GrantId> none;
+  const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none));
+  if (!ledger && ledger.error().code == common::ErrorCode::kNotFound) {
+    const Result<Done> first = co_await rebuild_.run(scope);
+    static_cast<void>(first);
+    co_return true;
+  }
+  if (!ledger) co_return true;
+  // What every call of this epoch is for, also where another node has raised it.
+  parts_.gate.expect(id, ledger->epoch, ledger->memory);
+  const Result<GateReading> gate = co_await parts_.gate.read(id);
+  parts_.roster.set_reaches_gate(gate.has_value());
+  if (!gate) co_return true;
+
+  const bool same = gate->memory == ledger->memory;
+  const bool ours = same && gate->epoch == ledger->epoch && gate->state != GateState::kAbsent;
+  if (ours && scope->epoch() != ledger->epoch) {
+    // Another node's rebuild: its gate answers us from now on, and our flags are of the old one.
+    scope->lower_all();
+    scope->set_epoch(ledger->epoch);
+  }
+  if (ours && gate->state == GateState::kOpen) {
+    state.closed_since.reset();
+    co_return false;
+  }
+  const common::Steady now = parts_.home.clock().steady();
+  if (!state.closed_since || state.closed_epoch != ledger->epoch) {
+    state.closed_since = now;
+    state.closed_epoch = ledger->epoch;
+  }
+  // A rebuild may be under way on another node, or on one that has died since: its memory is this
+  // one, and we have not seen its epoch at work. Anything else is a loss.
+  const bool under_way = same && !scope->rebuild_failed() &&
+                         (gate->state == GateState::kDraining || scope->epoch() != ledger->epoch);
+  if (under_way && now - *state.closed_since < config_.patience) co_return true;
+  rebuilds_.add();
+  const Result<Done> rebuilt = co_await rebuild_.run(scope, ledger->epoch);
+  static_cast<void>(rebuilt);
+  co_return true;
 }
 
 Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
@@ -81,7 +132,7 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
   if (ledger->epoch != before->epoch) {
     // One of our own rebuilds may have raised it, this very moment or before it failed.
     if (scope->rebuilding() || scope->rebuild_failed()) co_return std::nullopt;
-    if (ledger->epoch > before->epoch && superseded_) superseded_();
+    if (ledger->epoch > before->epoch && parts_.roster.alone() && superseded_) superseded_();
     co_return std::nullopt;
   }
 
@@ -93,7 +144,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
     // By id: a grant whose confirm was lost is in flight and a row, and must not count twice.
     std::int64_t without_row = 0;
     for (std::size_t i = 0; i < ids_of.size(); ++i) {
-      if (ids_of[i] == at_ledger.id && ledger->asked[i] == RowState::kNone) ++without_row;
+      const bool counts = ledger->asked[i] == RowState::kNone || !in_force(Rule::kWatchById);
+      if (ids_of[i] == at_ledger.id && counts) ++without_row;
     }
     // Steps that the gate has applied are in the outbox until they are deleted: only later ones
     // wait.

@@ -7,7 +7,13 @@
 
 namespace doorbuster::engine {
 
-/// Compares gate and ledger each second (S10), and looks whether this process is still in charge.
+/// Compares gate and ledger each second (S10), and looks whether this node's gate is still the one
+/// in charge.
+///
+/// Alone: a higher epoch in the ledger means that another server has taken this one's place. One of
+/// several nodes: it means that another node has rebuilt the gate, and this one follows. A gate
+/// that is gone, or has another memory than the ledger's epoch was loaded into, is rebuilt at once;
+/// one that somebody seems to rebuild already, after `patience`.
 ///
 /// Two misses in a row count in a metric and start a rebuild, at most one per `backoff` and scope.
 /// A rebuild that failed is tried again in each round, so that a ledger which comes back finds its
@@ -17,22 +23,32 @@ class Watch {
   struct Config {
     std::chrono::milliseconds every{1000};
     std::chrono::seconds backoff{60};
+    std::chrono::milliseconds patience{5000};
   };
-  /// `superseded` is called once when the ledger shows a higher epoch than ours: another server has
-  /// taken over, and this one must end.
+  /// `superseded` is called when this server is alone and the ledger shows a higher epoch than
+  /// ours.
   Watch(Parts parts, Rebuild& rebuild, Config config, std::function<void()> superseded);
 
   [[nodiscard]] common::Task<void> run();
   void stop();
+  /// Looks now: a call has found the gate gone, or in another epoch. Any thread.
+  void wake() { signal_.set(); }
 
   /// One comparison; what it found missing or too many, 0 when all is well, nothing when it could
   /// not compare (busy, draining).
   [[nodiscard]] common::Task<std::optional<std::int64_t>> compare(std::shared_ptr<Scope> scope);
 
+  /// For one of several nodes: follows a gate that another node has rebuilt, or rebuilds one that
+  /// is lost. True: a sign of loss was dealt with, by a rebuild or by waiting for one.
+  [[nodiscard]] common::Task<bool> look(std::shared_ptr<Scope> scope);
+
  private:
   struct State {
     int misses = 0;
     std::optional<common::Steady> rebuilt_at;
+    /// Since when the ledger's epoch has had no open gate, and which one.
+    std::optional<common::Steady> closed_since;
+    Epoch closed_epoch;
   };
 
   Parts parts_;

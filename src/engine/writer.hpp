@@ -10,6 +10,7 @@
 #include "engine/journal.hpp"
 #include "engine/ledger.hpp"
 #include "engine/outcomes.hpp"
+#include "engine/roster.hpp"
 #include "engine/scopes.hpp"
 
 namespace doorbuster::engine {
@@ -23,6 +24,7 @@ struct Parts {
   Scopes& scopes;
   Outcomes& outcomes;
   common::Metrics& metrics;
+  Roster& roster;
 };
 
 /// Carries grants from the journal to the ledger, a batch a transaction, and tells gate and waiters

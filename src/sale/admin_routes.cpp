@@ -31,6 +31,8 @@ struct Change {
   std::string_view problem;
 };
 
+using FindSale = std::function<Result<std::optional<Sale>>(db::Session&)>;
+
 class AdminRoutes {
  public:
   explicit AdminRoutes(RouteParts parts) : p_(parts) {}
@@ -94,25 +96,18 @@ class AdminRoutes {
   }
 
   Task<Response> one(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("saleId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
-    const SaleId sale_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> work =
-        [sale_id](db::Session& session) { return find_sale(session, sale_id); };
-    const Result<std::optional<Sale>> sale =
-        co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(work));
-    if (!sale) co_return error_response(http::kBusy, request.language());
-    if (!*sale) co_return error_response(http::kNotFound, request.language());
-    co_return Response{.status = 200, .body = admin_sale_json(**sale)};
+    const auto asked = guard(request, "saleId");
+    if (!asked) co_return asked.error();
+    const SaleId sale_id{asked->id};
+    FindSale find = [sale_id](db::Session& session) { return find_sale(session, sale_id); };
+    const auto sale = co_await stored(request, std::move(find));
+    if (!sale) co_return sale.error();
+    co_return Response{.status = 200, .body = admin_sale_json(*sale)};
   }
 
   Task<Response> edit(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("saleId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "saleId");
+    if (!asked) co_return asked.error();
     http::BodyReader body(request);
     struct Wanted {
       std::optional<std::string> name;
@@ -129,7 +124,7 @@ class AdminRoutes {
     if (auto refusal = body.finish()) co_return *std::move(refusal);
 
     const Instant now = p_.clock.now();
-    const SaleId sale_id{*id};
+    const SaleId sale_id{asked->id};
     Work work = [sale_id, wanted, now](db::Session& session) -> Result<Change> {
       Result<std::optional<Sale>> found = find_sale(session, sale_id);
       if (!found) return common::fail(std::move(found.error()));
@@ -156,16 +151,14 @@ class AdminRoutes {
       return read_back(session, sale_id);
     };
     Response response =
-        co_await change(std::move(request), *actor, "flash-sale.edit", fmt::format("s{}", *id),
-                        std::move(work), Answer::kSale, true);
+        co_await change(std::move(request), asked->actor, "flash-sale.edit",
+                        fmt::format("s{}", asked->id), std::move(work), Answer::kSale, true);
     co_return response;
   }
 
   Task<Response> add_item(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("saleId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "saleId");
+    if (!asked) co_return asked.error();
     http::BodyReader body(request);
     Item item;
     item.name = body.text("name", 1, 200);
@@ -183,7 +176,7 @@ class AdminRoutes {
     item.sale_price.currency = *parsed;
 
     const Instant now = p_.clock.now();
-    const SaleId sale_id{*id};
+    const SaleId sale_id{asked->id};
     Work work = [sale_id, item, now](db::Session& session) -> Result<Change> {
       Result<std::optional<Sale>> sale = find_sale(session, sale_id);
       if (!sale) return common::fail(std::move(sale.error()));
@@ -196,30 +189,25 @@ class AdminRoutes {
       return read_back(session, sale_id, *made);
     };
     Response response =
-        co_await change(std::move(request), *actor, "flash-sale-item.create",
-                        fmt::format("s{}", *id), std::move(work), Answer::kCreatedItem);
+        co_await change(std::move(request), asked->actor, "flash-sale-item.create",
+                        fmt::format("s{}", asked->id), std::move(work), Answer::kCreatedItem);
     co_return response;
   }
 
   Task<Response> item(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("itemId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
-    const ItemId item_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> work =
-        [item_id](db::Session& session) { return find_sale_of_item(session, item_id); };
-    const Result<std::optional<Sale>> sale =
-        co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(work));
-    if (!sale) co_return error_response(http::kBusy, request.language());
-    if (!*sale) co_return error_response(http::kNotFound, request.language());
-    std::string out = admin_item_json(item_of(**sale, item_id));
-    const auto gate = co_await p_.engine.read_gate(request.home(), item_of(**sale, item_id).scope);
+    const auto asked = guard(request, "itemId");
+    if (!asked) co_return asked.error();
+    const ItemId item_id{asked->id};
+    FindSale find = [item_id](db::Session& session) { return find_sale_of_item(session, item_id); };
+    const auto sale = co_await stored(request, std::move(find));
+    if (!sale) co_return sale.error();
+    std::string out = admin_item_json(item_of(*sale, item_id));
+    const auto gate = co_await p_.engine.read_gate(request.home(), item_of(*sale, item_id).scope);
     std::string live = "null";
     if (gate && gate->state != engine::GateState::kAbsent) {
       std::int64_t free = 0;
       for (const auto& one : gate->allotments) {
-        if (one.id == item_of(**sale, item_id).allotment) free = one.free;
+        if (one.id == item_of(*sale, item_id).allotment) free = one.free;
       }
       live = fmt::format(R"({{"state":"{}","epoch":{},"free":{},"inFlight":{},"entries":{}}})",
                          gate->state == engine::GateState::kOpen ? "OPEN" : "DRAINING",
@@ -231,10 +219,8 @@ class AdminRoutes {
   }
 
   Task<Response> edit_item(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("itemId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "itemId");
+    if (!asked) co_return asked.error();
     http::BodyReader body(request);
     const auto name = body.optional_text("name", 1, 200);
     const auto list_price = body.optional_integer("listPrice", 0, kMaxPrice);
@@ -242,7 +228,7 @@ class AdminRoutes {
     const auto quantity = body.optional_integer("quantity", 1, 10'000'000);
     if (auto refusal = body.finish()) co_return *std::move(refusal);
     const Instant now = p_.clock.now();
-    const ItemId item_id{*id};
+    const ItemId item_id{asked->id};
     Work work = [=](db::Session& session) -> Result<Change> {
       Result<std::optional<Sale>> sale = find_sale_of_item(session, item_id);
       if (!sale) return common::fail(std::move(sale.error()));
@@ -261,18 +247,16 @@ class AdminRoutes {
       return read_back(session, (*sale)->id, item_id);
     };
     Response response =
-        co_await change(std::move(request), *actor, "flash-sale-item.edit", fmt::format("i{}", *id),
-                        std::move(work), Answer::kItem, true);
+        co_await change(std::move(request), asked->actor, "flash-sale-item.edit",
+                        fmt::format("i{}", asked->id), std::move(work), Answer::kItem, true);
     co_return response;
   }
 
   Task<Response> remove_item(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("itemId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "itemId");
+    if (!asked) co_return asked.error();
     const Instant now = p_.clock.now();
-    const ItemId item_id{*id};
+    const ItemId item_id{asked->id};
     Work work = [=](db::Session& session) -> Result<Change> {
       Result<std::optional<Sale>> sale = find_sale_of_item(session, item_id);
       if (!sale) return common::fail(std::move(sale.error()));
@@ -284,46 +268,40 @@ class AdminRoutes {
       if (!done) return common::fail(done.error());
       return read_back(session, (*sale)->id);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale-item.delete",
-                                        fmt::format("i{}", *id), std::move(work), Answer::kSale);
+    Response response =
+        co_await change(std::move(request), asked->actor, "flash-sale-item.delete",
+                        fmt::format("i{}", asked->id), std::move(work), Answer::kSale);
     co_return response;
   }
 
   /// Prepare the gate, then switch on: no request sees the switch without the counter (section 13).
   Task<Response> open(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("saleId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
-    const SaleId sale_id{*id};
-    std::function<Result<std::optional<Sale>>(db::Session&)> read =
-        [sale_id](db::Session& session) { return find_sale(session, sale_id); };
-    const Result<std::optional<Sale>> sale =
-        co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(read));
-    if (!sale) co_return error_response(http::kBusy, request.language());
-    if (!*sale) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "saleId");
+    if (!asked) co_return asked.error();
+    const SaleId sale_id{asked->id};
+    FindSale find = [sale_id](db::Session& session) { return find_sale(session, sale_id); };
+    const auto sale = co_await stored(request, std::move(find));
+    if (!sale) co_return sale.error();
     // Before anything is prepared: a second administrator cannot wipe a running gate.
-    if ((*sale)->state != SaleState::kDraft)
-      co_return error_response(kWrongState, request.language());
-    if ((*sale)->items.empty()) co_return error_response(kNoItems, request.language());
-    const bool prepared = co_await prepare(request.home(), **sale);
+    if (sale->state != SaleState::kDraft) co_return error_response(kWrongState, request.language());
+    if (sale->items.empty()) co_return error_response(kNoItems, request.language());
+    const bool prepared = co_await prepare(request.home(), *sale);
     if (!prepared) co_return error_response(http::kBusy, request.language(), {}, 1);
     const Instant now = p_.clock.now();
     Work work = [sale_id, now](db::Session& session) -> Result<Change> {
       return move(session, sale_id, SaleState::kDraft, SaleState::kOpen, now);
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale.open",
-                                        fmt::format("s{}", *id), std::move(work), Answer::kSale);
+    Response response =
+        co_await change(std::move(request), asked->actor, "flash-sale.open",
+                        fmt::format("s{}", asked->id), std::move(work), Answer::kSale);
     co_return response;
   }
 
   Task<Response> move_state(Request request, std::string action, SaleState from,
                             SaleState to) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("saleId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
-    const SaleId sale_id{*id};
+    const auto asked = guard(request, "saleId");
+    if (!asked) co_return asked.error();
+    const SaleId sale_id{asked->id};
     const Instant now = p_.clock.now();
     Work work = [=](db::Session& session) -> Result<Change> {
       Result<Change> moved = move(session, sale_id, from, to, now);
@@ -333,16 +311,15 @@ class AdminRoutes {
       }
       return moved;
     };
-    Response response = co_await change(std::move(request), *actor, "flash-sale." + action,
-                                        fmt::format("s{}", *id), std::move(work), Answer::kSale);
+    Response response =
+        co_await change(std::move(request), asked->actor, "flash-sale." + action,
+                        fmt::format("s{}", asked->id), std::move(work), Answer::kSale);
     co_return response;
   }
 
   Task<Response> orders(Request request) const {
-    const auto actor = guard(request);
-    if (!actor) co_return actor.error();
-    const auto id = common::parse_id_number(request.param("itemId"));
-    if (!id) co_return error_response(http::kNotFound, request.language());
+    const auto asked = guard(request, "itemId");
+    if (!asked) co_return asked.error();
     const auto page = http::read_page(request);
     if (!page) co_return page.error();
     std::optional<engine::GrantId> after;
@@ -351,7 +328,7 @@ class AdminRoutes {
       if (!after) co_return http::invalid_parameter("after", request.language());
     }
     const std::int64_t limit = page->limit;
-    const engine::AllotmentId allotment{'i', *id};
+    const engine::AllotmentId allotment{'i', asked->id};
     std::function<Result<std::vector<Order>>(db::Session&)> work = [=](db::Session& session) {
       return orders_after(session, allotment, after, limit);
     };
@@ -407,6 +384,28 @@ class AdminRoutes {
 
   tl::expected<admin::Actor, Response> guard(const Request& request) const {
     return admin::require_admin(p_.tokens, request, p_.clock.now());
+  }
+
+  struct Asked {
+    admin::Actor actor;
+    std::int64_t id = 0;
+  };
+  /// Who asks, and for which sale or item; a malformed number is not found.
+  tl::expected<Asked, Response> guard(const Request& request, std::string_view name) const {
+    auto actor = guard(request);
+    if (!actor) return tl::unexpected(std::move(actor.error()));
+    const auto id = common::parse_id_number(request.param(name));
+    if (!id) return tl::unexpected(error_response(http::kNotFound, request.language()));
+    return Asked{*std::move(actor), *id};
+  }
+
+  /// What `find` finds, or busy, or not found.
+  Task<tl::expected<Sale, Response>> stored(const Request& request, FindSale find) const {
+    Result<std::optional<Sale>> sale =
+        co_await p_.database.read<std::optional<Sale>>(request.home(), std::move(find));
+    if (!sale) co_return tl::unexpected(error_response(http::kBusy, request.language()));
+    if (!*sale) co_return tl::unexpected(error_response(http::kNotFound, request.language()));
+    co_return **std::move(sale);
   }
 
   static void read_hold(http::BodyReader& body, Sale& sale) {

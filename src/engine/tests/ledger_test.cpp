@@ -34,7 +34,7 @@ struct Books : Store {
   }
 
   Epoch raise() {
-    const Result<Epoch> epoch = home.wait(ledger->raise_epoch(rules(), "local"));
+    const Result<Epoch> epoch = home.wait(ledger->raise_epoch({.rules = rules(), .gate = "local"}));
     EXPECT_TRUE(epoch);
     return *epoch;
   }

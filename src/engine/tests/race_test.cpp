@@ -16,7 +16,7 @@ struct Server : Store {
     gate = make_local_gate();
     journal = make_direct_journal(*home, 4096);
     ledger = make_sql_ledger(*database, *home, time, *metrics, order_table());
-    engine = make_engine({}, *home, time, *gate, *journal, *ledger, *metrics, [] {});
+    engine = make_engine({}, *home, time, *gate, *journal, *ledger, nullptr, *metrics, [] {});
   }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -217,8 +217,11 @@ enum class Op {
   kFinishReclaim,
   kRecount,
   kSettle,
+  kLease,
+  kLeases,
+  kStanding,
 };
-inline constexpr std::size_t kOps = 12;
+inline constexpr std::size_t kOps = 15;
 
 /// A real ledger with trouble on the way to it and back. Used on one executor, as the engine does.
 class FaultyLedger final : public Ledger {
@@ -253,9 +256,20 @@ class FaultyLedger final : public Ledger {
     const std::size_t size = batch.size();
     return pass(Op::kRecord, real_.record(std::move(batch)), size);
   }
-  common::Task<common::Result<Epoch>> raise_epoch(ScopeRules rules,
-                                                  std::string_view gate) override {
-    return pass(Op::kRaiseEpoch, real_.raise_epoch(std::move(rules), gate));
+  common::Task<common::Result<Epoch>> raise_epoch(NewEpoch wanted) override {
+    return pass(Op::kRaiseEpoch, real_.raise_epoch(std::move(wanted)));
+  }
+  common::Task<common::Result<common::Done>> lease(ScopeId scope, AllotmentId allotment,
+                                                   std::int32_t number,
+                                                   std::int32_t units) override {
+    return pass(Op::kLease, real_.lease(scope, allotment, number, units));
+  }
+  common::Task<common::Result<Leases>> leases(ScopeId scope) override {
+    return pass(Op::kLeases, real_.leases(scope));
+  }
+  common::Task<common::Result<Standing>> standing(ScopeId scope,
+                                                  std::vector<GrantId> ids) override {
+    return pass(Op::kStanding, real_.standing(scope, std::move(ids)));
   }
   common::Task<common::Result<common::Done>> raise_min_epoch(ScopeId scope, Epoch epoch) override {
     return pass(Op::kRaiseMinEpoch, real_.raise_min_epoch(scope, epoch));
@@ -367,6 +381,10 @@ class FaultyGate final : public Gate {
   common::Task<common::Result<SequenceNumber>> apply(ScopeId scope, Epoch epoch,
                                                      std::vector<SequenceEntry> steps) override {
     return real_.apply(scope, epoch, std::move(steps));
+  }
+  common::Task<common::Result<common::Done>> apply_leases(ScopeId scope, Epoch epoch,
+                                                          std::vector<Lease> leases) override {
+    return real_.apply_leases(scope, epoch, std::move(leases));
   }
   common::Task<common::Result<std::optional<Slot>>> replace(ScopeId scope, Epoch epoch,
                                                             MemberId member, GrantId id,
@@ -522,7 +540,7 @@ struct Shop : Store {
     journal = make_direct_journal(home, config.budget.queue_size);
     sql = make_sql_ledger(*database, home, clock, *metrics, order_table());
     ledger = std::make_unique<FaultyLedger>(*sql, home);
-    engine = make_engine(config, home, clock, *gate, *journal, *ledger, *metrics,
+    engine = make_engine(config, home, clock, *gate, *journal, *ledger, nullptr, *metrics,
                          [this] { ++superseded; });
     quiet();
   }
