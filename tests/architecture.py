@@ -17,6 +17,7 @@ ALLOWED = {
     "admin": ["common", "db", "http", "edge"],
     "sale": ["common", "db", "http", "edge", "engine", "admin"],
     "payment": ["common", "db", "http", "edge", "engine", "admin", "sale"],
+    "sim": ["common", "db", "edge", "engine", "admin", "sale", "payment"],
     "rush": ["common", "edge"],
     "app": ["common", "db", "http", "edge", "engine", "admin", "sale", "payment", "rush"],
 }
@@ -29,7 +30,7 @@ DRIVERS = {
     r"spdlog/": ["src/common/log.cpp"],
     r"prometheus/": ["src/common/metrics.cpp"],
     r"toml\+\+/": ["src/app/"],
-    r"CLI/": ["src/app/"],
+    r"CLI/": ["src/app/", "src/sim/main.cpp"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

@@ -39,6 +39,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
       return spdlog::level::warn;
     case LogLevel::kError:
       return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::err;
 }

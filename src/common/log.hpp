@@ -8,7 +8,8 @@
 
 namespace doorbuster::common {
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError };
+/// kOff: nothing is written; not a level of a line.
+enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 enum class LogFormat { kText, kJson };
 
 /// One named value of a log line. Never a token, e-mail address or phone number.

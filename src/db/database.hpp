@@ -116,6 +116,21 @@ class Database {
                                                                     const common::Clock& clock,
                                                                     common::Metrics& metrics);
 
+/// One connection to a database that lives in memory and goes with the object: the same SQL and
+/// rules without a file, for one thread, each call a transaction. The simulation's ledger stands on
+/// it.
+class InMemoryDatabase {
+ public:
+  InMemoryDatabase() = default;
+  InMemoryDatabase(const InMemoryDatabase&) = delete;
+  InMemoryDatabase& operator=(const InMemoryDatabase&) = delete;
+  virtual ~InMemoryDatabase() = default;
+  /// Commits when `work` returns a value, rolls back when it returns an error.
+  [[nodiscard]] virtual common::Result<common::Done> write(const Database::Work& work) = 0;
+  [[nodiscard]] virtual common::Result<common::Done> read(const Database::Work& work) = 0;
+};
+[[nodiscard]] common::Result<std::unique_ptr<InMemoryDatabase>> open_sqlite_in_memory();
+
 /// A reading connection for a command beside the server (`verify`): runs `work` in one snapshot.
 /// Sees what is in the log of a running server, or of a killed one, and changes neither file.
 /// Errors: kNotFound (the file or its folder), and those of a read.

@@ -281,7 +281,7 @@ class Running {
   sqlite3_stmt* statement_;
 };
 
-enum class Role { kWriter, kReader };
+enum class Role { kWriter, kReader, kMemory };
 
 /// One connection with its prepared statements, used by one thread at a time.
 class Connection final : public Session {
@@ -291,7 +291,7 @@ class Connection final : public Session {
     // NOMUTEX: one thread at a time uses a connection, so SQLite need not lock it.
     const int flags =
         SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-        (role == Role::kWriter ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
+        (role == Role::kReader ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     sqlite3* handle = nullptr;
     const int rc = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
     std::unique_ptr<sqlite3, CloseDatabase> db(handle);
@@ -409,7 +409,9 @@ class Connection final : public Session {
     // "text" in double quotes is a column or an error, never silently a string.
     sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
     sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
-    const Result<Done> ready = role_ == Role::kWriter ? set_up_writer() : set_up_reader();
+    const Result<Done> ready = role_ == Role::kWriter   ? set_up_writer()
+                               : role_ == Role::kReader ? set_up_reader()
+                                                        : settings({"PRAGMA foreign_keys = ON"});
     statements_.clear();
     return ready;
   }
@@ -892,6 +894,24 @@ Result<std::unique_ptr<Database>> open_sqlite(const SqliteConfig& config,
   }
   return std::make_unique<SqliteDatabase>(exact, clock, metrics, std::move(*writer),
                                           std::move(readers));
+}
+
+class SqliteInMemory final : public InMemoryDatabase {
+ public:
+  explicit SqliteInMemory(std::unique_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  Result<Done> write(const Database::Work& work) override { return connection_->write(work); }
+  Result<Done> read(const Database::Work& work) override { return connection_->read(work); }
+
+ private:
+  std::unique_ptr<Connection> connection_;
+};
+
+Result<std::unique_ptr<InMemoryDatabase>> open_sqlite_in_memory() {
+  Result<std::unique_ptr<Connection>> connection =
+      Connection::open(":memory:", Role::kMemory, std::chrono::milliseconds{0});
+  if (!connection) return fail(connection.error());
+  return std::make_unique<SqliteInMemory>(std::move(*connection));
 }
 
 Result<Done> read_sqlite_once(const std::string& path, const Database::Work& work) {

@@ -25,7 +25,7 @@ Desk::Desk(Parts parts, Others others, const common::Clock& clock, Config config
       others_(std::move(others)),
       clock_(clock),
       config_(config),
-      ids_(clock),
+      ids_(clock, config_.random),
       granted_(parts.metrics.counter("engine_grants_total", "Grants that were answered as given")),
       adopted_(parts.metrics.counter("engine_adopted_total",
                                      "Requests that joined a grant which was in flight")),

@@ -70,6 +70,7 @@ class Desk {
     /// again returns it.
     std::chrono::milliseconds request_budget{5000};
     IssueMode issue = IssueMode::kSync;
+    std::function<void(std::span<std::uint8_t>)> random = common::fill_random;  ///< for grant ids
   };
   /// What the desk calls or wakes when it meets something that is theirs.
   struct Others {

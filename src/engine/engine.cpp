@@ -53,7 +53,7 @@ class EngineImpl final : public Engine {
                            [this] {
                              if (!roster_.alone()) watch_.wake();
                            }},
-              clock, Desk::Config{config_.budget.request_budget, config_.issue}),
+              clock, Desk::Config{config_.budget.request_budget, config_.issue, config_.random}),
         jobs_signal_(home),
         expired_(metrics.counter("engine_expired_total", "Holds that ended unpaid")),
         in_flight_(metrics.gauge("engine_journal_depth", "Grants between gate and ledger")) {
@@ -278,7 +278,8 @@ class EngineImpl final : public Engine {
     if (!gate) co_return fail(gate.error());
     if (!gate->in_flight.empty()) co_return false;
     std::vector<GrantId> none;
-    const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none));
+    const Result<LedgerReading> ledger =
+        co_await parts_.ledger.read(id, std::move(none), gate->applied);
     if (!ledger) co_return fail(ledger.error());
     if (ledger->last_number != gate->applied) co_return false;
     for (const auto& one : ledger->allotments) {

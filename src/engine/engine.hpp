@@ -6,6 +6,7 @@
 
 #include "common/executor.hpp"
 #include "common/metrics.hpp"
+#include "common/random.hpp"
 #include "common/result.hpp"
 #include "common/task.hpp"
 #include "engine/budget.hpp"
@@ -33,6 +34,7 @@ struct EngineConfig {
   std::chrono::milliseconds lease_every{1000};
   std::chrono::milliseconds rebuild_patience{5000};  ///< for another node's rebuild
   Roster::Config node;
+  std::function<void(std::span<std::uint8_t>)> random = common::fill_random;  ///< for grant ids
 };
 
 /// The engine of one node: hands out units, and keeps gate and ledger together. The domain

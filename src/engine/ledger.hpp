@@ -46,7 +46,7 @@ struct LedgerReading {
     std::int32_t lease_number = 0;
     std::int32_t keep_slot = 0;    ///< rows that keep a slot
     std::int32_t open_holds = 0;   ///< of these, holds that must still be paid
-    std::int32_t undelivered = 0;  ///< returns in the outbox
+    std::int32_t undelivered = 0;  ///< returns that the gate has not applied
     std::int32_t sold = 0;         ///< the counter that is the second net
   };
   std::vector<Allotment> allotments;
@@ -128,8 +128,9 @@ class Ledger {
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> delivered(
       ScopeId scope, SequenceNumber number) = 0;
 
+  /// `applied`: the last number that the gate has; what is older may still be in the outbox.
   [[nodiscard]] virtual common::Task<common::Result<LedgerReading>> read(
-      ScopeId scope, std::vector<GrantId> ids) = 0;
+      ScopeId scope, std::vector<GrantId> ids, SequenceNumber applied) = 0;
 
   /// Ends holds that are due at `now` and not held back by a payment, at most `limit`.
   [[nodiscard]] virtual common::Task<common::Result<std::vector<ExpiredHold>>> expire_due(

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -62,10 +63,16 @@ class Scope {
   void set_epoch(Epoch epoch) noexcept { epoch_.store(epoch.value(), std::memory_order_release); }
 
   /// The refusal of section 5: kDown unless the flag is up and the member is a stranger for
-  /// certain.
-  [[nodiscard]] Flag refuse(std::size_t index, MemberId member) const noexcept {
+  /// certain. Where other nodes sell too, a flag that is not final counts only for a while after
+  /// the reading that it stands on: a process that was stopped wakes up with a list of holders that
+  /// is old.
+  [[nodiscard]] Flag refuse(std::size_t index, MemberId member, common::Steady now) const noexcept {
     const Flag flag = flags_[index].load(std::memory_order_acquire);
     if (flag == Flag::kDown) return flag;
+    if (flag == Flag::kUp &&
+        now.time_since_epoch().count() > fresh_until_.load(std::memory_order_relaxed)) {
+      return Flag::kDown;
+    }
     if (filter_.may_contain(member) && in_force(Rule::kStrangersOnly)) return Flag::kDown;
     return flag;
   }
@@ -82,6 +89,9 @@ class Scope {
     return generation_.load(std::memory_order_acquire);
   }
   bool raise(std::uint64_t generation, std::size_t index, Flag flag);
+  void set_fresh_until(common::Steady until) noexcept {
+    fresh_until_.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   void lower(std::size_t index);
   void lower_all();
   void begin_holders() { filter_.begin_reset(); }
@@ -124,6 +134,7 @@ class Scope {
   std::atomic<std::int64_t> epoch_{0};
   std::mutex flag_mutex_;  // raise and lower, so that a lowering is never overwritten
   std::atomic<std::uint64_t> generation_{0};
+  std::atomic<std::int64_t> fresh_until_{std::numeric_limits<std::int64_t>::max()};  // steady, ns
   std::vector<std::atomic<Flag>> flags_;
   std::vector<std::atomic<std::int32_t>> remaining_;
   std::atomic<bool> count_alarm_{false};

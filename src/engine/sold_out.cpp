@@ -53,8 +53,11 @@ Task<void> SoldOut::run() {
     if (begun >= next) {
       for (std::shared_ptr<Scope>& scope : parts_.scopes.all()) co_await probe(scope);
       const common::Steady ended = parts_.home.clock().steady();
-      // Large scopes take long to read: probing must not become the load.
-      next = ended + std::max<std::chrono::nanoseconds>(config_.every, 10 * (ended - begun));
+      // Large scopes take long to read: probing must not become the load. Where other nodes sell
+      // too, what it reads must be young all the same.
+      next = parts_.roster.alone()
+                 ? ended + std::max<std::chrono::nanoseconds>(config_.every, 10 * (ended - begun))
+                 : begun + config_.every;
     } else {
       std::set<ScopeId> asked;
       for (const Waiter& waiter : waiters) {
@@ -74,18 +77,21 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
   if (scope->epoch() == Epoch{0}) co_return;
   probes_.add();
   const ScopeId id = scope->rules().id;
+  const common::Steady begun = parts_.home.clock().steady();
   const std::uint64_t generation = scope->generation();
   scope->begin_holders();
   const Result<GateReading> gate = co_await parts_.gate.read(id);
   const Result<std::vector<MemberId>> holders = co_await parts_.gate.holders(id);
   std::vector<GrantId> none;
-  const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none));
+  const SequenceNumber applied = gate ? gate->applied : SequenceNumber{0};
+  const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none), applied);
   if (!gate || !holders || !ledger) {
     failed_.add();
     scope->lower_all();
     co_return;
   }
   scope->finish_holders(*holders);
+  if (!parts_.roster.alone()) scope->set_fresh_until(begun + 2 * config_.every);
   const bool open = gate->state == GateState::kOpen || !in_force(Rule::kBusyWhileDraining);
   const bool settled = open && gate->epoch == ledger->epoch && gate->applied == ledger->last_number;
   bool alarm = false;

@@ -586,9 +586,11 @@ class SqlLedger final : public Ledger {
     return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
   }
 
-  Task<Result<LedgerReading>> read(ScopeId scope, std::vector<GrantId> ids) override {
+  Task<Result<LedgerReading>> read(ScopeId scope, std::vector<GrantId> ids,
+                                   SequenceNumber applied) override {
     std::function<Result<LedgerReading>(db::Session&)> work =
-        [this, scope, ids = std::move(ids)](db::Session& session) -> Result<LedgerReading> {
+        [this, scope, ids = std::move(ids),
+         applied](db::Session& session) -> Result<LedgerReading> {
       LedgerReading reading;
       const std::string name = to_string(scope);
       const Result<db::Rows> shard = shard_row(session, name);
@@ -605,8 +607,8 @@ class SqlLedger final : public Ledger {
         if (!counts) return fail(counts.error());
         const Result<db::Rows> returns = session.query(
             "SELECT count(*) FROM outbox WHERE scope = $1 AND shard = 0 AND allotment = $2 "
-            "AND kind = 'RETURN'",
-            {name, one.text(0)});
+            "AND kind = 'RETURN' AND number > $3",
+            {name, one.text(0), applied.value()});
         if (!returns) return fail(returns.error());
         reading.allotments.push_back({.id = *id,
                                       .quantity = to_int32(one.integer(1)),

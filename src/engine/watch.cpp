@@ -75,7 +75,8 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
   const ScopeId id = scope->rules().id;
   State& state = states_[id];
   std::vector<GrantId> none;
-  const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none));
+  const Result<LedgerReading> ledger =
+      co_await parts_.ledger.read(id, std::move(none), SequenceNumber{0});
   if (!ledger && ledger.error().code == common::ErrorCode::kNotFound) {
     const Result<Done> first = co_await rebuild_.run(scope);
     static_cast<void>(first);
@@ -125,7 +126,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
     ids.push_back(entry.id);
     ids_of.push_back(entry.allotment);
   }
-  const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(ids));
+  const Result<LedgerReading> ledger =
+      co_await parts_.ledger.read(id, std::move(ids), before->applied);
   if (!ledger) co_return std::nullopt;
   const Result<GateReading> after = co_await parts_.gate.read(id);
   if (!after || after->version != before->version) co_return std::nullopt;
@@ -147,13 +149,10 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
       const bool counts = ledger->asked[i] == RowState::kNone || !in_force(Rule::kWatchById);
       if (ids_of[i] == at_ledger.id && counts) ++without_row;
     }
-    // Steps that the gate has applied are in the outbox until they are deleted: only later ones
-    // wait.
-    const std::int64_t undelivered =
-        ledger->last_number > before->applied ? at_ledger.undelivered : 0;
     const std::int64_t not_applied = at_ledger.leased_to - at_gate->leased_to;
-    const std::int64_t sum = at_gate->free + without_row + at_ledger.keep_slot + undelivered +
-                             not_applied + at_ledger.quantity - at_ledger.leased_to;
+    const std::int64_t sum = at_gate->free + without_row + at_ledger.keep_slot +
+                             at_ledger.undelivered + not_applied + at_ledger.quantity -
+                             at_ledger.leased_to;
     off += std::abs(sum - at_ledger.quantity);
   }
   co_return off;

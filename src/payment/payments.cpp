@@ -36,12 +36,13 @@ std::string declined_body(http::Language language) {
 }
 
 Payments::Payments(sale::RouteParts parts, PaymentGateway& gateway, common::Executor& home,
-                   std::chrono::milliseconds timeout)
+                   std::chrono::milliseconds timeout,
+                   std::function<void(std::span<std::uint8_t>)> random)
     : p_(parts),
       gateway_(gateway),
       home_(home),
       timeout_(timeout),
-      ids_(parts.clock),
+      ids_(parts.clock, std::move(random)),
       signal_(home),
       refunds_(
           parts.metrics.counter("payment_refunds_total", "Refunds that the gateway has taken")) {

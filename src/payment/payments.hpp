@@ -25,7 +25,8 @@ namespace doorbuster::payment {
 class Payments {
  public:
   Payments(sale::RouteParts parts, PaymentGateway& gateway, common::Executor& home,
-           std::chrono::milliseconds timeout);
+           std::chrono::milliseconds timeout,
+           std::function<void(std::span<std::uint8_t>)> random = common::fill_random);
 
   enum class Kind {
     kPaid,

@@ -62,7 +62,7 @@ class Routes {
     if (sale.per_member > 1 && view.idempotency_key.empty()) return false;
     const auto member = p_.tokens.member(view.authorization, now);
     if (!member) return false;
-    const Flag flag = item.scope->refuse(item.index, *member);
+    const Flag flag = item.scope->refuse(item.index, *member, p_.clock.steady());
     if (flag == Flag::kDown) return false;
     refused_.add();
     out.answer(410, kGoneHead, gone_[place(flag == Flag::kFinal, view.language)]);
@@ -110,7 +110,7 @@ class Routes {
       co_return error_response(kKeyRequired, language);
     }
     if (!item.scope) co_return error_response(http::kBusy, language, {}, 1);
-    const Flag flag = item.scope->refuse(item.index, *member);
+    const Flag flag = item.scope->refuse(item.index, *member, p_.clock.steady());
     if (flag != Flag::kDown) co_return sold_out(flag == Flag::kFinal, language);
 
     engine::Desk::Ask ask{.scope = item.scope,

@@ -63,7 +63,8 @@ struct Books : Store {
   }
   RecordOutcome record(const Grant& grant) { return record(std::vector{grant}).at(0); }
   LedgerReading read(std::vector<GrantId> ids = {}) {
-    const Result<LedgerReading> reading = home.wait(ledger->read(kScope, std::move(ids)));
+    const Result<LedgerReading> reading =
+        home.wait(ledger->read(kScope, std::move(ids), SequenceNumber{0}));
     EXPECT_TRUE(reading);
     return *reading;
   }

@@ -158,19 +158,31 @@ TEST(Scope, FindsAnAllotmentsPlace) {
   EXPECT_EQ(scope.remaining(0), -1) << "before the first probe";
 }
 
+constexpr common::Steady kNow{std::chrono::seconds{100}};
+
+TEST(Scope, AFlagThatIsNotFinalGoesStale) {
+  Scope scope(rules());
+  scope.set_fresh_until(kNow);
+  ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kUp));
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kUp);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow + std::chrono::nanoseconds{1}), Flag::kDown);
+  ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kFinal));
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow + std::chrono::hours{1}), Flag::kFinal);
+}
+
 TEST(Scope, RefusesStrangersOnlyAndOnlyWhileTheFlagIsUp) {
   Scope scope(rules());
   scope.saw_holder(MemberId{1});
-  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kDown);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kDown);
   ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kUp));
-  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kUp);
-  EXPECT_EQ(scope.refuse(0, MemberId{1}), Flag::kDown) << "the gate answers a holder";
-  EXPECT_EQ(scope.refuse(1, MemberId{2}), Flag::kDown) << "each allotment has its own flag";
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kUp);
+  EXPECT_EQ(scope.refuse(0, MemberId{1}, kNow), Flag::kDown) << "the gate answers a holder";
+  EXPECT_EQ(scope.refuse(1, MemberId{2}, kNow), Flag::kDown) << "each allotment has its own flag";
   ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kFinal));
-  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kFinal);
-  EXPECT_EQ(scope.refuse(0, MemberId{1}), Flag::kDown);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kFinal);
+  EXPECT_EQ(scope.refuse(0, MemberId{1}, kNow), Flag::kDown);
   scope.lower(0);
-  EXPECT_EQ(scope.refuse(0, MemberId{2}), Flag::kDown);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kDown);
 }
 
 TEST(Scope, AFlagIsNotRaisedFromAReadingOlderThanItsLastLowering) {

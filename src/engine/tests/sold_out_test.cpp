@@ -75,7 +75,7 @@ TEST(SoldOut, AHolderInFlightIsNoStrangerEither) {
   shop.advance(seconds{1});
   EXPECT_EQ(words(shop.buy(2)), "sold out, may come back");
   ASSERT_EQ(shop.scope->flag(0), Flag::kUp);
-  ASSERT_EQ(shop.scope->refuse(0, MemberId{1}), Flag::kDown);
+  ASSERT_EQ(shop.scope->refuse(0, MemberId{1}, shop.clock.steady()), Flag::kDown);
   const auto again = shop.ask(1);
   shop.ledger->release(Op::kRecord);
   shop.home.until([&] { return again->has_value() && first->has_value(); });

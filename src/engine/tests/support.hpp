@@ -284,9 +284,9 @@ class FaultyLedger final : public Ledger {
                                                        SequenceNumber number) override {
     return pass(Op::kDelivered, real_.delivered(scope, number));
   }
-  common::Task<common::Result<LedgerReading>> read(ScopeId scope,
-                                                   std::vector<GrantId> ids) override {
-    return pass(Op::kRead, real_.read(scope, std::move(ids)));
+  common::Task<common::Result<LedgerReading>> read(ScopeId scope, std::vector<GrantId> ids,
+                                                   SequenceNumber applied) override {
+    return pass(Op::kRead, real_.read(scope, std::move(ids), applied));
   }
   common::Task<common::Result<std::vector<ExpiredHold>>> expire_due(Instant now,
                                                                     std::size_t limit) override {
@@ -622,7 +622,7 @@ struct Shop : Store {
   }
   /// As a purchase: a raised flag refuses strangers before anything else looks.
   [[nodiscard]] DeskAnswer buy(std::int64_t member, std::string key = {}, std::size_t index = 0) {
-    const Flag flag = scope->refuse(index, MemberId{member});
+    const Flag flag = scope->refuse(index, MemberId{member}, clock.steady());
     if (flag != Flag::kDown) return SoldOutAnswer{flag == Flag::kFinal};
     return take(member, std::move(key), index);
   }
