@@ -150,7 +150,7 @@ class Gate {
 
   /// Members who have an entry now; what the sold-out flag is raised with.
   [[nodiscard]] virtual common::Task<common::Result<std::vector<MemberId>>> holders(
-      ScopeId scope) = 0;
+      ScopeId scope, Epoch epoch) = 0;
 
   /// Forgets a settled scope.
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> remove(ScopeId scope) = 0;

@@ -166,7 +166,7 @@ TakeAnswer GateMemory::take(TakeRequest request) {
                   .slot = *slot,
                   .nth = lowest_free_nth(mine),
                   .key = std::move(request.key),
-                  .epoch = epoch_,
+                  .epoch = in_force(Rule::kEpochs) ? epoch_ : request.epoch,
                   .taken_at = request.now,
                   .expires_at = request.now + allotment->rules.hold,
                   .due_at = kNever,
@@ -221,13 +221,13 @@ Result<Done> GateMemory::apply_leases(Epoch epoch, const std::vector<Lease>& lea
   if (auto no = refusal(epoch)) return fail(*std::move(no));
   for (const Lease& lease : leases) {
     Allotment* allotment = find(lease.allotment);
-    if (allotment == nullptr || lease.number <= allotment->lease_number) continue;
-    // A gap would be a chunk that nobody ever gives.
+    if (allotment == nullptr) continue;
+    // A repeat would give its slots again, and a gap would be a chunk that nobody ever gives.
     if (lease.number != allotment->lease_number + 1 && in_force(Rule::kNumberedLeases)) continue;
     for (std::int32_t n = lease.first.value(); n <= lease.last.value(); ++n) {
       if (allotment->free.in_range(Slot{n})) allotment->free.add(Slot{n});
     }
-    allotment->lease_number = lease.number;
+    allotment->lease_number = std::max(allotment->lease_number, lease.number);
     allotment->leased_to = std::max(allotment->leased_to, lease.last.value());
     ++version_;
   }
@@ -254,7 +254,7 @@ Result<std::optional<Slot>> GateMemory::replace(Epoch epoch, MemberId member, co
 }
 
 Result<Done> GateMemory::begin_epoch(const ScopeRules& rules, const ShardSnapshot& rows) {
-  if (state_ != GateState::kAbsent && rows.epoch <= epoch_) {
+  if (state_ != GateState::kAbsent && rows.epoch <= epoch_ && in_force(Rule::kEpochs)) {
     return fail(ErrorCode::kStaleEpoch, "the gate is already in this epoch or a later one");
   }
   state_ = GateState::kDraining;
@@ -352,7 +352,8 @@ GateReading GateMemory::read() const {
   return reading;
 }
 
-std::vector<MemberId> GateMemory::holders() const {
+Result<std::vector<MemberId>> GateMemory::holders(Epoch epoch) const {
+  if (auto no = refusal(epoch)) return fail(*std::move(no));
   std::vector<MemberId> members;
   members.reserve(entries_.size());
   for (const auto& [member, mine] : entries_) members.push_back(member);

@@ -52,7 +52,7 @@ class GateMemory {
                                                          const ShardSnapshot& rows);
   [[nodiscard]] common::Result<common::Done> load(const ShardSnapshot& rows);
   [[nodiscard]] GateReading read() const;
-  [[nodiscard]] std::vector<MemberId> holders() const;
+  [[nodiscard]] common::Result<std::vector<MemberId>> holders(Epoch epoch) const;
   void forget();
 
  private:

@@ -83,13 +83,10 @@ class LocalGate final : public Gate {
     co_return answer;
   }
 
-  Task<Result<std::vector<MemberId>>> holders(ScopeId id) override {
-    std::vector<MemberId> members;
-    if (Scope* scope = find(id)) {
-      const std::lock_guard lock(scope->mutex);
-      members = scope->memory.holders();
-    }
-    Result<std::vector<MemberId>> answer = std::move(members);
+  Task<Result<std::vector<MemberId>>> holders(ScopeId id, Epoch epoch) override {
+    using Members = std::vector<MemberId>;
+    Result<Members> answer =
+        with<Members>(id, [&](GateMemory& memory) { return memory.holders(epoch); });
     co_return answer;
   }
 

@@ -16,7 +16,7 @@ enum class Rule : std::uint8_t {
   kLoadAfterMerge,     ///< S3: the grant that counts is loaded after the return of the one that was
                        ///< merged
   kEpochs,             ///< S4: a call of another epoch changes nothing
-  kNumberedLeases,     ///< S5: leases are applied in number order
+  kNumberedLeases,     ///< S5: leases are applied in number order, repeats without effect
   kDrain,              ///< S6: the journal is consumed before anything is fenced or loaded
   kFenceLock,          ///< S6: record reads min_epoch under a lock
   kNoReturnOfFenced,   ///< S6: what is fenced returns no slot

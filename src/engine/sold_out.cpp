@@ -81,7 +81,10 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
   const std::uint64_t generation = scope->generation();
   scope->begin_holders();
   const Result<GateReading> gate = co_await parts_.gate.read(id);
-  const Result<std::vector<MemberId>> holders = co_await parts_.gate.holders(id);
+  const Epoch epoch = gate ? gate->epoch : Epoch{0};
+  // Of the same epoch, and so of the memory that it was loaded into: one that took its place may
+  // know fewer holders.
+  const Result<std::vector<MemberId>> holders = co_await parts_.gate.holders(id, epoch);
   std::vector<GrantId> none;
   const SequenceNumber applied = gate ? gate->applied : SequenceNumber{0};
   const Result<LedgerReading> ledger = co_await parts_.ledger.read(id, std::move(none), applied);
@@ -93,7 +96,8 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
   scope->finish_holders(*holders);
   if (!parts_.roster.alone()) scope->set_fresh_until(begun + 2 * config_.every);
   const bool open = gate->state == GateState::kOpen || !in_force(Rule::kBusyWhileDraining);
-  const bool settled = open && gate->epoch == ledger->epoch && gate->applied == ledger->last_number;
+  const bool settled = open && gate->epoch == ledger->epoch && gate->memory == ledger->memory &&
+                       gate->applied == ledger->last_number;
   bool alarm = false;
   for (std::size_t i = 0; i < scope->rules().allotments.size(); ++i) {
     const AllotmentRules& rules = scope->rules().allotments[i];

@@ -70,8 +70,10 @@ Task<Payments::Outcome> Payments::pay(common::Executor& caller, PayRequest reque
     running_.erase(attempt_id);
   };
 
+  // A transaction may still be on its way when whoever asked for it is gone, so it owns what it
+  // needs.
   std::function<Result<Outcome>(db::Session&)> begin =
-      [&](db::Session& session) -> Result<Outcome> {
+      [request, attempt_id, begun_at](db::Session& session) -> Result<Outcome> {
     if (!request.key.empty()) {
       Result<std::optional<db::KeptAnswer>> kept = db::find_answer(
           session, {request.subject, request.route, request.key, request.body}, begun_at);
@@ -143,7 +145,7 @@ Task<Result<Payments::Settled>> Payments::settle(common::Executor& caller, Attem
   for (int i = 0; i < kSettleTries; ++i) {
     const Instant now = p_.clock.now();
     std::function<Result<Settled>(db::Session&)> work =
-        [&](db::Session& session) -> Result<Settled> {
+        [this, attempt, to, now, keep](db::Session& session) -> Result<Settled> {
       Settled outcome;
       const Result<bool> decided = decide_attempt(session, attempt.id, to, now);
       if (!decided) return fail(decided.error());
@@ -228,7 +230,8 @@ Task<Result<std::optional<Payments::Refund>>> Payments::refund(common::Executor&
     bool returned = false;
   };
   const Instant now = p_.clock.now();
-  std::function<Result<Wanted>(db::Session&)> work = [&](db::Session& session) -> Result<Wanted> {
+  std::function<Result<Wanted>(db::Session&)> work = [order, actor, reason,
+                                                      now](db::Session& session) -> Result<Wanted> {
     Wanted wanted;
     Result<std::optional<Attempt>> attempt = approved_attempt(session, order);
     if (!attempt) return fail(std::move(attempt.error()));

@@ -130,15 +130,22 @@ Task<std::vector<engine::Grant>> BrokerJournal::next_batch(std::size_t max) {
   co_return Batch{};
 }
 
-void BrokerJournal::commit() {
-  const std::uint64_t generation = generation_;
-  const std::size_t end = position_;
+void BrokerJournal::commit() { send_commit(generation_, position_); }
+
+/// Until the broker has it, or somebody else has the partition: a commit that was lost is sent
+/// again.
+void BrokerJournal::send_commit(std::uint64_t generation, std::size_t end) {
   link_.send<Done>(
       [this, generation, end]() -> Result<Done> {
         if (broker_.generation_ == generation) broker_.committed = std::max(broker_.committed, end);
         return Done{};
       },
-      [](const Result<Done>&) {});
+      [this, generation, end](const Result<Done>& answer) {
+        if (answer || stopped_ || generation != generation_) return;
+        world_.after(kPoll.count() * kMillisecond, [this, generation, end] {
+          if (hears()) send_commit(generation, end);
+        });
+      });
 }
 
 Task<Result<Done>> BrokerJournal::consumed_to_end() {

@@ -70,6 +70,8 @@ class BrokerJournal final : public engine::Journal {
 
  private:
   friend class Broker;
+  void send_commit(std::uint64_t generation, std::size_t end);
+
   World& world_;
   Broker& broker_;
   Link& link_;

@@ -67,7 +67,7 @@ Task<void> Node::counted(std::function<Task<void>()> make) {
 }
 
 void Node::die() {
-  if (!engine_) return;
+  if (dying_) return;
   dying_ = true;
   if (broker_journal_ != nullptr) broker_.leave(*broker_journal_);
   links_.store.close();
@@ -77,12 +77,8 @@ void Node::die() {
   engine_->begin_stop(true);
   payments_->stop();
   home_.wind_up([this] { return engine_->has_stopped() && running_ == 0; });
+  // The objects stay: what was sent before may still arrive at a server, and runs their code there.
   DOORBUSTER_ENSURE(engine_->has_stopped() && running_ == 0, "a process that is over does nothing");
-  payments_.reset();
-  catalog_.reset();
-  engine_.reset();
-  ledger_.reset();
-  node_table_.reset();
 }
 
 void Node::open(const engine::ScopeRules& rules) {

@@ -57,7 +57,7 @@ class Node {
   void pause() { home_.pause(); }
   void resume() { home_.resume(); }
 
-  [[nodiscard]] bool alive() const noexcept { return engine_ != nullptr; }
+  [[nodiscard]] bool alive() const noexcept { return !dying_; }
   [[nodiscard]] bool paused() const noexcept { return home_.paused(); }
   [[nodiscard]] int number() const noexcept { return config_.number; }
 

@@ -87,10 +87,12 @@ Task<Result<Done>> RemoteGate::confirm(ScopeId scope, Epoch epoch,
   std::function<Result<Done>(GateMemory&)> work =
       [this, epoch, recorded = std::move(recorded)](GateMemory& memory) -> Result<Done> {
     if (server_.loses_confirms) return Done{};
-    const std::vector<engine::MemberId> holders = memory.holders();
-    for (const engine::Confirmation& one : recorded) {
-      if (std::find(holders.begin(), holders.end(), one.member) == holders.end())
-        world_.reached(10);
+    if (const auto holders = memory.holders(epoch)) {
+      for (const engine::Confirmation& one : recorded) {
+        if (std::find(holders->begin(), holders->end(), one.member) == holders->end()) {
+          world_.reached(10);
+        }
+      }
     }
     return memory.confirm(epoch, recorded);
   };
@@ -160,10 +162,9 @@ Task<Result<engine::GateReading>> RemoteGate::read(ScopeId scope) {
                                    });
 }
 
-Task<Result<std::vector<engine::MemberId>>> RemoteGate::holders(ScopeId scope) {
+Task<Result<std::vector<engine::MemberId>>> RemoteGate::holders(ScopeId scope, Epoch epoch) {
   return call<std::vector<engine::MemberId>>(
-      scope, std::nullopt, false,
-      [](GateMemory& memory) -> Result<std::vector<engine::MemberId>> { return memory.holders(); });
+      scope, epoch, false, [epoch](GateMemory& memory) { return memory.holders(epoch); });
 }
 
 Task<Result<Done>> RemoteGate::remove(ScopeId scope) {

@@ -74,8 +74,8 @@ class RemoteGate final : public engine::Gate {
   common::Task<common::Result<common::Done>> load(engine::ScopeId scope,
                                                   engine::ShardSnapshot rows) override;
   common::Task<common::Result<engine::GateReading>> read(engine::ScopeId scope) override;
-  common::Task<common::Result<std::vector<engine::MemberId>>> holders(
-      engine::ScopeId scope) override;
+  common::Task<common::Result<std::vector<engine::MemberId>>> holders(engine::ScopeId scope,
+                                                                      engine::Epoch epoch) override;
   common::Task<common::Result<common::Done>> remove(engine::ScopeId scope) override;
   void expect(engine::ScopeId scope, engine::Epoch epoch, const std::string& memory) override;
 

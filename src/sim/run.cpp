@@ -19,6 +19,7 @@ using payment::Payments;
 constexpr std::int64_t kPrice = 1000;
 constexpr Micros kStepBetweenLooks = 20 * kMillisecond;
 constexpr Micros kPatience = 90 * kSecond;  ///< for what must come once everything works again
+constexpr std::chrono::seconds kReclaimAfter{15};
 constexpr int kMostAsks = 60;
 
 enum class Chaos : std::uint8_t {
@@ -234,6 +235,7 @@ class Run {
                   .per_member = plan_.per_member,
                   .one_each = plan_.per_member == 1 && plan_.items == 1,
                   .clocks_off = 2 * plan_.clocks_off + 10 * kMillisecond});
+    check_reclaims();
     note_schedules();
     trace_rows();
     return result();
@@ -277,7 +279,7 @@ class Run {
         plan_.setup == Setup::kStream ? engine::IssueMode::kAsync : engine::IssueMode::kSync;
     engine.lease_chunk = plan_.lease_chunk;
     engine.lease_every = std::chrono::milliseconds{500};
-    engine.reclaim_after = std::chrono::seconds{15};
+    engine.reclaim_after = kReclaimAfter;
     engine.reclaim_every = std::chrono::milliseconds{5000};
     engine.watch_backoff = std::chrono::seconds{5};
     engine.rebuild_patience = std::chrono::milliseconds{3000};
@@ -640,7 +642,28 @@ class Run {
       return gate.state == engine::GateState::kOpen && gate.in_flight.empty() &&
              free + holding() == std::int64_t{plan_.items} * plan_.quantity;
     };
-    expect("gate and rows do not sum up when it is quiet", sums_up);
+    if (!expect("gate and rows do not sum up when it is quiet", sums_up)) return;
+    const engine::GateMemory& memory = servers_.gate.memories[rules_.id];
+    std::set<engine::MemberId> known;
+    if (const auto holders = memory.holders(memory.epoch())) {
+      known.insert(holders->begin(), holders->end());
+    }
+    std::set<engine::MemberId> holding;
+    for (const db::Row& row : servers_.store.rows(
+             "SELECT member FROM flash_sale_order WHERE state IN ('PENDING', 'PAID')")) {
+      holding.insert(engine::MemberId{row.integer(0)});
+    }
+    for (const engine::MemberId member : holding) {
+      if (!known.contains(member)) {
+        books_.find("a holder is unknown at the gate", fmt::format("member {}", member.value()));
+      }
+    }
+    for (const engine::MemberId member : known) {
+      if (!holding.contains(member)) {
+        books_.find("a member is blocked by a dead grant",
+                    fmt::format("member {}", member.value()));
+      }
+    }
   }
 
   void settle() {
@@ -659,6 +682,31 @@ class Run {
       if (!settled) world_.run_until(world_.now() + kSecond);
     }
     if (!settled) books_.find("stuck: the sale cannot be settled", plan_.words());
+  }
+
+  /// Where nothing but the ledger ever stopped, no node's grants may be taken for abandoned before
+  /// their time.
+  void check_reclaims() {
+    const bool only_the_store =
+        plan_.store.lose_request + plan_.store.lose_answer + plan_.store.refuse +
+                plan_.store.refuse_late + plan_.store.slow + plan_.broker.refuse +
+                plan_.broker.refuse_late ==
+            0 &&
+        std::all_of(plan_.chaos.begin(), plan_.chaos.end(), [](const auto& one) {
+          return one.first == Chaos::kDownStore || one.first == Chaos::kPauseStore ||
+                 one.first == Chaos::kNeedlessRebuild || one.first == Chaos::kHoldConsumer ||
+                 one.first == Chaos::kRebalance || one.first == Chaos::kPauseGate;
+        });
+    if (!only_the_store) return;
+    // A grant's age: it was taken a hold before its promised deadline.
+    const std::int64_t early = servers_.store.number(fmt::format(
+        "SELECT count(*) FROM flash_sale_order WHERE reason = 'ABANDONED' AND recorded_at - "
+        "(expires_at - {}) < {}",
+        std::chrono::microseconds{plan_.hold}.count(),
+        std::chrono::microseconds{kReclaimAfter}.count()));
+    if (early > 0) {
+      books_.find("S11: grants of living nodes were reclaimed", fmt::format("{} grants", early));
+    }
   }
 
   // ---------------------------------------------------------------- schedules

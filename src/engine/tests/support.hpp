@@ -401,8 +401,8 @@ class FaultyGate final : public Gate {
   common::Task<common::Result<GateReading>> read(ScopeId scope) override {
     return real_.read(scope);
   }
-  common::Task<common::Result<std::vector<MemberId>>> holders(ScopeId scope) override {
-    return real_.holders(scope);
+  common::Task<common::Result<std::vector<MemberId>>> holders(ScopeId scope, Epoch epoch) override {
+    return real_.holders(scope, epoch);
   }
   common::Task<common::Result<common::Done>> remove(ScopeId scope) override {
     return real_.remove(scope);
