@@ -17,8 +17,8 @@ ALLOWED = {
     "admin": ["common", "db", "http", "edge"],
     "sale": ["common", "db", "http", "edge", "engine", "admin"],
     "payment": ["common", "db", "http", "edge", "engine", "admin", "sale"],
-    "sim": ["common", "db", "edge", "engine", "admin", "sale", "payment"],
     "rush": ["common", "edge"],
+    "sim": ["common", "db", "edge", "engine", "admin", "sale", "payment", "rush"],
     "app": ["common", "db", "http", "edge", "engine", "admin", "sale", "payment", "rush"],
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "rush/history.hpp"
+
 namespace doorbuster::sim {
 namespace {
 
@@ -23,7 +25,7 @@ Books::Rows Books::read(Store& store) {
   Rows rows;
   for (const db::Row& row : store.rows("SELECT id, allotment, member, slot, state, reason, "
                                        "merged_into, recorded_at, expires_at, "
-                                       "member_key "
+                                       "member_key, nth "
                                        "FROM flash_sale_order")) {
     Row one;
     one.allotment = common::parse_allotment_id(row.text(1))->number;
@@ -35,6 +37,7 @@ Books::Rows Books::read(Store& store) {
     one.recorded = since_start(row.integer(7));
     one.expires = since_start(row.integer(8));
     if (!row.is_null(9)) one.key = row.text(9);
+    if (!row.is_null(10)) one.nth = row.integer(10);
     rows.emplace(row.grant_id(0), one);
   }
   for (const db::Row& step : store.rows(
@@ -49,30 +52,69 @@ Books::Rows Books::read(Store& store) {
 
 void Books::check(Store& store, const Bank& bank, const End& end) {
   const Rows rows = read(store);
-  check_rows(rows, end);
+  check_history(rows, end);
   check_answers(rows, end);
   check_money(store, bank, rows);
 }
 
-void Books::check_rows(const Rows& rows, const End& end) {
-  std::map<std::pair<std::int64_t, std::int64_t>, int> slots;
-  std::map<std::int64_t, std::int64_t> held;
-  std::map<std::int64_t, std::int64_t> of_member;
-  for (const auto& [id, row] : rows) {
-    if (row.state == "REJECTED" && row.merged_into) ++merged_;
-    if (row.state != "PENDING" && row.state != "PAID") continue;
-    ++held[row.allotment];
-    if (++of_member[row.member] > end.per_member) {
-      find("I2: a member holds more than the limit", fmt::format("member {}", row.member));
+/// What the load tool's checker sees: the scope as one allotment, item after item.
+void Books::check_history(const Rows& rows, const End& end) {
+  rush::History history;
+  for (const Told& told : told_) {
+    rush::Request request{.start_us = told.asked, .end_us = told.answered, .member = told.member};
+    request.key = history.number_of(told.key);
+    switch (told.kind) {
+      case Told::Kind::kGranted:
+      case Told::Kind::kHolding:
+        request.answer = told.kind == Told::Kind::kGranted ? rush::AnswerKind::kGranted
+                                                           : rush::AnswerKind::kAlready;
+        // In flight for another item or key, it may end without a row; where there is no such
+        // thing, a holder's grant is a row.
+        if (told.kind == Told::Kind::kHolding && !end.one_each) {
+          request.answer = rush::AnswerKind::kBusy;
+          break;
+        }
+        request.order = history.number_of(common::to_string(told.grant));
+        if (told.expires) request.expires_us = common::to_micros(*told.expires);
+        break;
+      case Told::Kind::kSoldOut:
+        // Of one item among several it says nothing about the others.
+        request.answer = end.items > 1 ? rush::AnswerKind::kBusy : rush::AnswerKind::kSoldOut;
+        request.final = end.items == 1 && told.final;
+        break;
+      case Told::Kind::kBusy:
+      case Told::Kind::kNothing:
+        // A grant in flight may die behind either.
+        request.answer = rush::AnswerKind::kNoAnswer;
+        break;
     }
-    if (!row.slot || *row.slot < 1 || *row.slot > end.quantity ||
-        ++slots[{row.allotment, *row.slot}] > 1) {
-      find("I3: a slot is held twice or out of range", name(id));
-    }
+    history.add(request);
   }
-  for (const auto& [allotment, count] : held) {
-    if (count > end.quantity)
-      find("I1: more rows hold than there are units", fmt::format("{}", count));
+  rush::Ledger ledger{.quantity = end.quantity * end.items,
+                      .per_member = end.per_member,
+                      .sold = std::nullopt,
+                      .rows = {}};
+  for (const auto& [id, row] : rows) {
+    rush::LedgerRow one;
+    one.order = one.grant = common::to_string(id);
+    one.member = row.member;
+    if (row.slot) one.slot = (row.allotment - 1) * end.quantity + *row.slot;
+    one.nth = row.nth;
+    one.state = rush::parse_order_status(row.state);
+    one.reason = row.reason;
+    if (row.merged_into) one.merged_into = common::to_string(*row.merged_into);
+    one.key = row.key;
+    one.expires_us = row.expires + common::to_micros(kEpochStart);
+    ledger.rows.push_back(std::move(one));
+  }
+  const rush::Verdict verdict = rush::check_history(
+      history, &ledger,
+      {.holder_news = std::chrono::microseconds{kHolderKnown}, .whole_scope = true, .examples = 3});
+  merged_ = static_cast<std::int64_t>(verdict.merged);
+  for (const rush::Finding& finding : verdict.findings) {
+    std::string detail;
+    for (const std::string& example : finding.examples) detail += example + "; ";
+    find(fmt::format("{}: {}", rush::code_of(finding.kind), rush::to_string(finding.kind)), detail);
   }
 }
 
@@ -88,41 +130,12 @@ void Books::check_answers(const Rows& rows, const End& end) {
       if (!fresh) first->second = std::min(first->second, told.answered);
     }
     if (told.kind != Told::Kind::kGranted && told.kind != Told::Kind::kHolding) continue;
-    const std::string whom =
-        fmt::format("member {} grant {} at {:.3f} s", told.member, name(told.grant),
-                    static_cast<double>(told.answered) / 1e6);
-    const auto found = rows.find(told.grant);
-    if (told.expires) {
-      const auto [first, fresh] = promised.emplace(told.grant, *told.expires);
-      if (!fresh && first->second != *told.expires) find("a deadline moved", whom);
-    }
-    if (told.kind == Told::Kind::kGranted) {
-      if (found == rows.end()) {
-        find("I4: an answered grant has no row", whom);
-        continue;
-      }
-      if (found->second.member != told.member) find("a grant is another member's", whom);
-      if (found->second.state == "REJECTED" && !found->second.merged_into) {
-        find("I7: answered, then REJECTED", whom + " " + found->second.reason);
-      }
-    } else if (found == rows.end()) {
-      // In flight for another item or key, it may end without a row; where there is no such thing,
-      // a holder's grant is a row.
-      if (end.one_each) find("a member was sent to a grant without a row", whom);
-      continue;
-    }
+    if (told.expires) promised.emplace(told.grant, *told.expires);
     const auto [first, fresh] = known.emplace(told.grant, told.answered);
     if (!fresh) first->second = std::min(first->second, told.answered);
   }
 
   for (const auto& [id, row] : rows) {
-    // A merged grant leads its owner to the one that counts, which must be his.
-    if (row.merged_into) {
-      const auto other = rows.find(*row.merged_into);
-      if (other == rows.end() || other->second.member != row.member) {
-        find("a merged grant leads nowhere", name(id));
-      }
-    }
     const auto promise = promised.find(id);
     if (promise != promised.end() && row.ended && row.ended_why == "HOLD_EXPIRED" &&
         *row.ended + off < since_start(common::to_micros(promise->second))) {

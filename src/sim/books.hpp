@@ -35,7 +35,9 @@ struct Finding {
 };
 
 /// The checker's own books: kept from requests and answers alone, and compared with the rows when
-/// all is quiet. It knows nothing of gates, journals and rules.
+/// all is quiet. It knows nothing of gates, journals and rules. The load tool's checker looks first
+/// (rush/history.hpp); here is what it cannot see: when each row was written and ended, and the
+/// bank.
 class Books {
  public:
   void told(const Told& answer) { told_.push_back(answer); }
@@ -46,7 +48,8 @@ class Books {
   }
 
   struct End {
-    std::int64_t quantity = 0;
+    std::int64_t quantity = 0;  ///< of each item
+    std::int64_t items = 1;
     std::int64_t per_member = 1;
     bool one_each = true;   ///< one allotment, one unit a member
     Micros clocks_off = 0;  ///< how far nodes' clocks may differ
@@ -62,7 +65,7 @@ class Books {
   struct Row {
     std::int64_t allotment = 0;
     std::int64_t member = 0;
-    std::optional<std::int64_t> slot;
+    std::optional<std::int64_t> slot, nth;
     std::string state;
     std::string key;
     std::string reason;
@@ -74,7 +77,7 @@ class Books {
   };
   using Rows = std::map<engine::GrantId, Row>;
   static Rows read(Store& store);
-  void check_rows(const Rows& rows, const End& end);
+  void check_history(const Rows& rows, const End& end);
   void check_answers(const Rows& rows, const End& end);
   void check_money(Store& store, const Bank& bank, const Rows& rows);
 

@@ -232,6 +232,7 @@ class Run {
     clients_.wind_up([this] { return waiting_ == 0; });
     books_.check(servers_.store, servers_.bank,
                  {.quantity = plan_.quantity,
+                  .items = plan_.items,
                   .per_member = plan_.per_member,
                   .one_each = plan_.per_member == 1 && plan_.items == 1,
                   .clocks_off = 2 * plan_.clocks_off + 10 * kMillisecond});
