@@ -29,7 +29,10 @@ Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope, std::optional<Epoc
   scope->rebuild_begins();
   Result<Done> ended = co_await steps(scope, from);
   // One that a later epoch has overtaken has nothing left to do.
-  scope->rebuild_ends(!ended && ended.error().code != ErrorCode::kStaleEpoch);
+  const bool overtaken = !ended && ended.error().code == ErrorCode::kStaleEpoch;
+  scope->rebuild_ends(ended       ? Scope::RebuildEnd::kDone
+                      : overtaken ? Scope::RebuildEnd::kOvertaken
+                                  : Scope::RebuildEnd::kFailed);
   if (!ended) {
     failures_.add();
     const std::string name = common::to_string(scope->rules().id);

@@ -116,9 +116,12 @@ class Scope {
   /// the gate's by our own doing, which says nothing about another server. Set on the engine's
   /// executor.
   void rebuild_begins() noexcept { rebuilds_.fetch_add(1, std::memory_order_relaxed); }
-  void rebuild_ends(bool failed) noexcept {
+  enum class RebuildEnd { kDone, kFailed, kOvertaken };
+  void rebuild_ends(RebuildEnd end) noexcept {
     rebuilds_.fetch_sub(1, std::memory_order_relaxed);
-    rebuild_failed_.store(failed, std::memory_order_relaxed);
+    // One that was overtaken says nothing about the one that overtook it, which may have failed.
+    if (end == RebuildEnd::kOvertaken) return;
+    rebuild_failed_.store(end == RebuildEnd::kFailed, std::memory_order_relaxed);
   }
   [[nodiscard]] bool rebuilding() const noexcept {
     return rebuilds_.load(std::memory_order_relaxed) > 0;

@@ -142,6 +142,18 @@ Plan draw(Random& random, Planted planted) {
         random.chance(0.6) ? random.between(0, kSecond) : random.between(0, plan.length - kSecond);
     plan.chaos.emplace_back(possible[random.below(possible.size())], when);
   }
+  if (plan.setup == Setup::kStream && random.chance(0.1)) {
+    // Grants wait in the journal while the gate is rebuilt and already has a new lease to give
+    // from: the narrow way to two grants of one member at one gate (row 26).
+    plan.crowd_the_end = false;
+    plan.quantity = 5;
+    plan.lease_chunk = 1;
+    plan.members += 3;
+    const Micros when = random.between(0, 3 * kSecond);
+    plan.chaos.emplace_back(Chaos::kHoldConsumer, when);
+    plan.chaos.emplace_back(random.chance(0.5) ? Chaos::kFlush : Chaos::kLoseGate,
+                            when + random.between(100, 900) * kMillisecond);
+  }
   return plan;
 }
 
@@ -474,7 +486,12 @@ class Run {
     }
     const std::optional<Told> told =
         co_await done.wait_until(clients_clock_.steady() + std::chrono::seconds{6});
-    if (!told) co_return nothing;
+    if (!told) {
+      nothing.answered = world_.now();
+      nothing.key = named;
+      books_.told(nothing);
+      co_return nothing;
+    }
     Told answer = *told;
     answer.answered = world_.now();
     answer.item = number;
