@@ -69,8 +69,9 @@ class Scope {
   [[nodiscard]] Flag refuse(std::size_t index, MemberId member, common::Steady now) const noexcept {
     const Flag flag = flags_[index].load(std::memory_order_acquire);
     if (flag == Flag::kDown) return flag;
-    if (flag == Flag::kUp &&
-        now.time_since_epoch().count() > fresh_until_.load(std::memory_order_relaxed)) {
+    // Final is said of one item; whoever holds another one of the scope is no stranger.
+    const bool ages = flag == Flag::kUp || flags_.size() > 1;
+    if (ages && now.time_since_epoch().count() > fresh_until_.load(std::memory_order_relaxed)) {
       return Flag::kDown;
     }
     if (filter_.may_contain(member) && in_force(Rule::kStrangersOnly)) return Flag::kDown;

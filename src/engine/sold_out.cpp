@@ -93,11 +93,17 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
     scope->lower_all();
     co_return;
   }
+  const bool open = gate->state == GateState::kOpen || !in_force(Rule::kBusyWhileDraining);
+  const bool in_charge = open && gate->epoch == ledger->epoch && gate->memory == ledger->memory;
+  if (!in_charge) {
+    // A gate that is being rebuilt does not know all holders yet: whoever is refused by its list
+    // may be one.
+    scope->lower_all();
+    co_return;
+  }
   scope->finish_holders(*holders);
   if (!parts_.roster.alone()) scope->set_fresh_until(begun + 2 * config_.every);
-  const bool open = gate->state == GateState::kOpen || !in_force(Rule::kBusyWhileDraining);
-  const bool settled = open && gate->epoch == ledger->epoch && gate->memory == ledger->memory &&
-                       gate->applied == ledger->last_number;
+  const bool settled = gate->applied == ledger->last_number;
   bool alarm = false;
   for (std::size_t i = 0; i < scope->rules().allotments.size(); ++i) {
     const AllotmentRules& rules = scope->rules().allotments[i];
@@ -116,7 +122,7 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
     const bool leased =
         at_ledger->leased_to == at_ledger->quantity && at_gate->leased_to == at_ledger->leased_to;
     if (!settled || !leased || at_gate->free > 0) {
-      const bool wrong = at_gate->free > 0 || gate->epoch != ledger->epoch || !leased;
+      const bool wrong = at_gate->free > 0 || !leased;
       if (wrong && scope->flag(i) != Flag::kDown) scope->lower(i);
       continue;
     }

@@ -163,7 +163,9 @@ void Books::check_answers(const Rows& rows, const End& end) {
       // Another key is another unit.
       if (end.per_member > 1 && row->key != told.key) continue;
       if (since >= told.asked) continue;
-      if (!told.final && told.asked - since < kHolderKnown) continue;
+      // That one item is sold out for good is true also for who has just got another one.
+      const bool final_of_it = told.final && row->allotment == told.item;
+      if (!final_of_it && told.asked - since < kHolderKnown) continue;
       find(told.final ? "a holder was told finally sold out" : "a holder was told sold out",
            fmt::format("member {} grant {} asked node {} at {:.3f} s, holds since {:.3f} s",
                        told.member, name(id), told.node, static_cast<double>(told.asked) / 1e6,
