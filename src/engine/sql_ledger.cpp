@@ -72,7 +72,7 @@ struct Sql {
             t.hold, t.table, holding_list(t))),
         one_row(fmt::format("SELECT nth, member_key, recorded_at, expires_at, CASE WHEN state = "
                             "'{}' THEN due_at END, slot, "
-                            "epoch FROM {} WHERE id = $1 AND state IN ({})",
+                            "epoch, allotment FROM {} WHERE id = $1 AND state IN ({})",
                             t.hold, t.table, holding_list(t))),
         allotments(fmt::format(
             "SELECT a.allotment, a.quantity, coalesce((SELECT max(l.last_slot) FROM engine_lease l "
@@ -749,6 +749,10 @@ class SqlLedger final : public Ledger {
     step.due_at = due_or_never(held, 4);
     step.slot = Slot{to_int32(held.integer(5))};
     step.epoch = Epoch{held.integer(6)};
+    // The grant that counts may be one of another item of the scope than the one merged into it.
+    const auto of = common::parse_allotment_id(held.text(7));
+    if (!of) return fail(ErrorCode::kCorrupt, "unreadable allotment " + held.text(7));
+    step.allotment = *of;
     return step;
   }
 

@@ -259,6 +259,19 @@ TEST(LedgerContract, AMembersSecondGrantIsMergedIntoTheFirst) {
   EXPECT_EQ(b.outbox().size(), 2U);
 }
 
+TEST(LedgerContract, ALoadNamesTheItemOfTheGrantThatCounts) {
+  Books b({.items = 2});
+  b.record(b.grant(1, 11, 3));
+  Grant other = b.grant(2, 11, 1);
+  other.allotment = AllotmentId{'i', 2};
+  EXPECT_EQ(b.record(other).kind, RecordKind::kMerged) << "one unit a member in the whole scope";
+  const Undelivered steps = b.undelivered();
+  ASSERT_EQ(steps.steps.size(), 2U);
+  EXPECT_EQ(steps.steps[0].allotment, (AllotmentId{'i', 2}));
+  EXPECT_EQ(steps.steps[1].allotment, kItem);
+  EXPECT_EQ(steps.steps[1].slot, Slot{3});
+}
+
 TEST(LedgerContract, ALoadWhoseGrantEndedMeanwhileOnlyAdvances) {
   Books b;
   b.record(b.grant(1, 11, 1));
