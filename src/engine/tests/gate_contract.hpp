@@ -62,6 +62,14 @@ class Bench {
     }
     return snapshot;
   }
+  /// The same while only slots up to `leased_to` of kItem are leased.
+  ShardSnapshot leased(const ScopeRules& rules, std::int32_t leased_to, std::int32_t lease_number,
+                       std::vector<HeldRow> held = {}) const {
+    ShardSnapshot snapshot = rows(rules, std::move(held));
+    snapshot.allotments[0].leased_to = leased_to;
+    snapshot.allotments[0].lease_number = lease_number;
+    return snapshot;
+  }
   Result<Done> begin(const ScopeRules& rules, ShardSnapshot snapshot) {
     return wait_here(gate_->begin_epoch(rules, std::move(snapshot)));
   }
@@ -74,6 +82,20 @@ class Bench {
     ASSERT_TRUE(load(rows(wanted, held)));
   }
 
+  /// Open, with `quantity` units of kItem of which the first lease has `chunk`.
+  void open_with_chunk(std::int32_t quantity, std::int32_t chunk) {
+    const ScopeRules wanted = rules(quantity);
+    ASSERT_TRUE(begin(wanted, leased(wanted, chunk, 1)));
+    ASSERT_TRUE(load(leased(wanted, chunk, 1)));
+  }
+  static Lease chunk(std::int32_t number, std::int32_t first, std::int32_t last,
+                     AllotmentId allotment = kItem) {
+    return {allotment, number, Slot{first}, Slot{last}};
+  }
+  Result<Done> lease(std::vector<Lease> leases) {
+    return wait_here(gate_->apply_leases(kScope, epoch, std::move(leases)));
+  }
+
   TakeAnswer take(std::int64_t member, std::string key = {}, AllotmentId allotment = kItem) {
     TakeRequest request{.scope = kScope,
                         .allotment = allotment,
@@ -81,7 +103,8 @@ class Bench {
                         .key = std::move(key),
                         .epoch = epoch,
                         .fresh_id = ids_.make(),
-                        .now = now};
+                        .now = now,
+                        .node = node};
     const Result<TakeAnswer> answer = wait_here(gate_->take(std::move(request)));
     EXPECT_TRUE(answer);
     return *answer;
@@ -135,6 +158,7 @@ class Bench {
 
   Epoch epoch{1};
   Instant now = kStart;
+  NodeId node{1};
 
  private:
   std::unique_ptr<Gate> gate_;
@@ -461,6 +485,10 @@ TEST_P(GateContract, ACallOfAnotherEpochChangesNothing) {
     const auto replaced =
         wait_here(b.gate().replace(kScope, b.epoch, MemberId{1}, entry.id, entry.slot));
     EXPECT_EQ(replaced.error().code, ErrorCode::kStaleEpoch);
+    EXPECT_EQ(b.lease({Bench::chunk(1, 1, 3)}).error().code, ErrorCode::kStaleEpoch);
+    const auto holders = wait_here(b.gate().holders(kScope, b.epoch));
+    ASSERT_FALSE(holders) << "its list would be taken for that of the epoch that was asked for";
+    EXPECT_EQ(holders.error().code, ErrorCode::kStaleEpoch);
     EXPECT_EQ(b.read().version, version);
   }
 }
@@ -553,6 +581,7 @@ TEST_P(GateContract, ARemovedScopeIsForgottenAndCanBePreparedAgain) {
   EXPECT_EQ(b.apply({Bench::back(1, 1, entry)}).error().code, ErrorCode::kUnavailable);
   const auto holders = wait_here(b.gate().holders(kScope, b.epoch));
   EXPECT_EQ(holders.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(b.lease({Bench::chunk(1, 1, 2)}).error().code, ErrorCode::kUnavailable);
   EXPECT_TRUE(wait_here(b.gate().remove(ScopeId{'s', 99}))) << "an unknown one is no error";
   b.epoch = Epoch{2};
   b.open(2);
@@ -561,16 +590,156 @@ TEST_P(GateContract, ARemovedScopeIsForgottenAndCanBePreparedAgain) {
 
 TEST_P(GateContract, OnlyLeasedSlotsAreGiven) {
   Bench b(GetParam().make());
-  const ScopeRules wanted = b.rules(5);
-  ShardSnapshot snapshot = b.rows(wanted);
-  snapshot.allotments[0].leased_to = 2;
-  ASSERT_TRUE(b.begin(wanted, snapshot));
-  ASSERT_TRUE(b.load(snapshot));
+  b.open_with_chunk(5, 2);
   EXPECT_EQ(b.free(), 2);
   EXPECT_EQ(b.read().allotments[0].leased_to, 2);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 1);
   EXPECT_EQ(b.taken(1).slot, Slot{1});
   EXPECT_EQ(b.taken(2).slot, Slot{2});
   EXPECT_TRUE(is_dry(b.take(3)));
+}
+
+// S5. Take the look at the lease's number out of GateMemory::apply_leases() and slots 3 and 4 are
+// given twice.
+TEST_P(GateContract, ALeaseIsGivenOnceHoweverOftenItIsApplied) {
+  Bench b(GetParam().make());
+  b.open_with_chunk(6, 2);
+  ASSERT_EQ(b.taken(1).slot, Slot{1});
+  ASSERT_EQ(b.taken(2).slot, Slot{2});
+  const std::uint64_t before = b.read().version;
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 3, 4)}));
+  EXPECT_NE(b.read().version, before);
+  EXPECT_EQ(b.free(), 2);
+  EXPECT_EQ(b.read().allotments[0].leased_to, 4);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 2);
+  ASSERT_EQ(b.taken(3).slot, Slot{3});
+
+  const std::uint64_t version = b.read().version;
+  ASSERT_TRUE(b.lease({Bench::chunk(1, 1, 2), Bench::chunk(2, 3, 4)}));
+  EXPECT_EQ(b.read().version, version);
+  EXPECT_EQ(b.free(), 1);
+  EXPECT_EQ(b.taken(4).slot, Slot{4});
+  EXPECT_TRUE(is_dry(b.take(5)));
+}
+
+TEST_P(GateContract, ALeaseThatWouldLeaveAGapWaits) {
+  // Schedule 22: the chunk in between would be one that nobody gives.
+  Bench b(GetParam().make());
+  b.open_with_chunk(6, 1);
+  const std::uint64_t version = b.read().version;
+  ASSERT_TRUE(b.lease({Bench::chunk(3, 4, 6)}));
+  EXPECT_EQ(b.read().version, version);
+  EXPECT_EQ(b.free(), 1);
+  EXPECT_EQ(b.read().allotments[0].leased_to, 1);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 1);
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 2, 3), Bench::chunk(3, 4, 6)}));
+  EXPECT_EQ(b.free(), 6);
+  EXPECT_EQ(b.read().allotments[0].leased_to, 6);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 3);
+  for (std::int64_t member = 1; member <= 6; ++member) {
+    EXPECT_EQ(b.taken(member).slot, Slot{static_cast<std::int32_t>(member)});
+  }
+}
+
+TEST_P(GateContract, LeasesAreNumberedInEachAllotmentAndAnUnknownOneIsIgnored) {
+  Bench b(GetParam().make());
+  const ScopeRules wanted = b.rules(6);
+  ShardSnapshot snapshot = b.leased(wanted, 2, 2);
+  snapshot.allotments[1].leased_to = 1;
+  snapshot.allotments[1].lease_number = 1;
+  ASSERT_TRUE(b.begin(wanted, snapshot));
+  ASSERT_TRUE(b.load(snapshot));
+  ASSERT_TRUE(b.lease(
+      {Bench::chunk(3, 1, 5, {'i', 99}), Bench::chunk(3, 3, 4), Bench::chunk(3, 2, 2, kOther)}));
+  const GateReading reading = b.read();
+  ASSERT_EQ(reading.allotments.size(), 2U);
+  EXPECT_EQ(reading.allotments[0].free, 4);
+  EXPECT_EQ(reading.allotments[0].lease_number, 3);
+  EXPECT_EQ(reading.allotments[1].free, 1) << "2 is the next one there";
+  EXPECT_EQ(reading.allotments[1].lease_number, 1);
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 2, 2, kOther)}));
+  EXPECT_EQ(b.free(0), 4);
+  EXPECT_EQ(b.free(1), 2);
+}
+
+TEST_P(GateContract, WhatIsLeasedWhileDrainingCanBeGivenAtOnce) {
+  // S6: new slots start above what the gate before had, and only holes must wait for the drain.
+  Bench b(GetParam().make());
+  const ScopeRules wanted = b.rules(5);
+  const std::vector<HeldRow> held{Bench::row(1, 1)};
+  ASSERT_TRUE(b.begin(wanted, b.leased(wanted, 2, 1, held)));
+  EXPECT_TRUE(is_not_now(b.take(2), NotNow::kDraining));
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 3, 4)}));
+  EXPECT_EQ(b.read().state, GateState::kDraining);
+  EXPECT_EQ(b.taken(2).slot, Slot{3});
+  ASSERT_TRUE(b.load(b.leased(wanted, 4, 2, held)));
+  EXPECT_EQ(b.free(), 2);
+  EXPECT_EQ(b.taken(3).slot, Slot{2}) << "the hole";
+  EXPECT_EQ(b.taken(4).slot, Slot{4});
+  EXPECT_TRUE(is_dry(b.take(5)));
+}
+
+// S6, "ahead in a lease, applied or not". Let GateMemory::load() free holes up to the reading's
+// leased_to and slots 3 to 5 are given twice.
+TEST_P(GateContract, ALoadFreesNoSlotOfALeaseThatWasNotAppliedHere) {
+  Bench b(GetParam().make());
+  const ScopeRules wanted = b.rules(5);
+  ASSERT_TRUE(b.begin(wanted, b.leased(wanted, 2, 1)));
+  ASSERT_TRUE(b.load(b.leased(wanted, 5, 2))) << "written since";
+  EXPECT_EQ(b.free(), 2);
+  EXPECT_EQ(b.read().allotments[0].leased_to, 2);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 1);
+  for (std::int64_t member = 1; member <= 2; ++member) {
+    EXPECT_EQ(b.taken(member).slot, Slot{static_cast<std::int32_t>(member)});
+  }
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 3, 5)}));
+  for (std::int64_t member = 3; member <= 5; ++member) {
+    EXPECT_EQ(b.taken(member).slot, Slot{static_cast<std::int32_t>(member)});
+  }
+  EXPECT_TRUE(is_dry(b.take(6)));
+}
+
+TEST_P(GateContract, AnEpochBeginsAboveTheLeasesOfItsReading) {
+  Bench b(GetParam().make());
+  b.open_with_chunk(6, 2);
+  b.epoch = Epoch{2};
+  const ScopeRules wanted = b.rules(6);
+  ASSERT_TRUE(b.begin(wanted, b.leased(wanted, 4, 2)));
+  EXPECT_EQ(b.read().allotments[0].leased_to, 4);
+  EXPECT_EQ(b.read().allotments[0].lease_number, 2);
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 3, 4)}));
+  EXPECT_EQ(b.free(), 0) << "the gate before may have given them: they are holes";
+  ASSERT_TRUE(b.lease({Bench::chunk(3, 5, 6)}));
+  EXPECT_EQ(b.free(), 2);
+  EXPECT_EQ(b.taken(1).slot, Slot{5});
+}
+
+TEST_P(GateContract, AReturnOfALeasedSlotIsFreeAgainAndIsNotLeasedTwice) {
+  Bench b(GetParam().make());
+  b.open_with_chunk(4, 1);
+  const GateEntry first = b.taken(1);
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 2, 3)}));
+  ASSERT_EQ(b.apply({Bench::back(1, 1, first)}), SequenceNumber{1});
+  ASSERT_TRUE(b.lease({Bench::chunk(2, 2, 3)}));
+  EXPECT_EQ(b.free(), 3);
+  EXPECT_EQ(b.read().allotments[0].leased_to, 3);
+  EXPECT_EQ(b.taken(2).slot, Slot{1});
+}
+
+TEST_P(GateContract, AnEntryTellsWhichNodeTookIt) {
+  Bench b(GetParam().make());
+  b.open(3, 1, {Bench::row(9, 3)});
+  b.node = NodeId{7};
+  EXPECT_EQ(b.taken(1).node, NodeId{7});
+  b.node = NodeId{8};
+  EXPECT_EQ(std::get<AlreadyTaken>(b.take(1)).entry.node, NodeId{7})
+      << "who asks again took nothing";
+  EXPECT_EQ(b.taken(2).node, NodeId{8});
+  std::map<MemberId, NodeId> nodes;
+  for (const auto& [member, entry] : b.read().in_flight) nodes[member] = entry.node;
+  EXPECT_THAT(nodes, UnorderedElementsAre(std::pair(MemberId{1}, NodeId{7}),
+                                          std::pair(MemberId{2}, NodeId{8})));
+  EXPECT_EQ(std::get<AlreadyTaken>(b.take(9)).entry.node, NodeId{0}) << "loaded from its row";
 }
 
 TEST_P(GateContract, HoldersAreTheMembersWithAnEntryInFlightOrNot) {

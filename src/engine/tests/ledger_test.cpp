@@ -28,15 +28,44 @@ GrantId id_of(int n) {
 
 /// The SQL ledger over a SQLite file of its own, its scope in epoch 1.
 struct Books : Store {
-  explicit Books(StoreOptions wanted = {}) : Store(wanted) {
+  explicit Books(StoreOptions wanted = {}, std::int32_t lease_chunk = 0) : Store(wanted) {
     ledger = make_sql_ledger(*database, home, clock, *metrics, order_table());
-    EXPECT_EQ(raise(), Epoch{1});
+    EXPECT_EQ(raise(lease_chunk), Epoch{1});
   }
 
-  Epoch raise() {
-    const Result<Epoch> epoch = home.wait(ledger->raise_epoch({.rules = rules(), .gate = "local"}));
+  Epoch raise(std::int32_t lease_chunk = 0) {
+    NewEpoch wanted{.rules = rules(), .gate = "local", .lease_chunk = lease_chunk};
+    const Result<Epoch> epoch = home.wait(ledger->raise_epoch(std::move(wanted)));
     EXPECT_TRUE(epoch);
     return *epoch;
+  }
+  Result<Epoch> raise_from(std::int64_t from, std::string memory = {}) {
+    NewEpoch wanted{.rules = rules(),
+                    .gate = "remote",
+                    .memory = std::move(memory),
+                    .from = Epoch{from},
+                    .lease_chunk = 3};
+    return home.wait(ledger->raise_epoch(std::move(wanted)));
+  }
+  void lease(std::int32_t number, std::int32_t units, AllotmentId allotment = kItem,
+             ScopeId scope = kScope) {
+    EXPECT_TRUE(home.wait(ledger->lease(scope, allotment, number, units)));
+  }
+  /// "item number: first-last"
+  std::vector<std::string> leases() {
+    const Result<Leases> all = home.wait(ledger->leases(kScope));
+    EXPECT_TRUE(all);
+    std::vector<std::string> list;
+    for (const Lease& one : all->list) {
+      list.push_back(fmt::format("{} {}: {}-{}", to_string(one.allotment), one.number,
+                                 one.first.value(), one.last.value()));
+    }
+    return list;
+  }
+  Standing standing(std::vector<GrantId> ids) {
+    const Result<Standing> standing = home.wait(ledger->standing(kScope, std::move(ids)));
+    EXPECT_TRUE(standing);
+    return *standing;
   }
 
   Grant grant(int id, std::int64_t member, std::int32_t slot) const {
@@ -62,9 +91,9 @@ struct Books : Store {
     return *outcomes;
   }
   RecordOutcome record(const Grant& grant) { return record(std::vector{grant}).at(0); }
-  LedgerReading read(std::vector<GrantId> ids = {}) {
+  LedgerReading read(std::vector<GrantId> ids = {}, std::int64_t applied = 0) {
     const Result<LedgerReading> reading =
-        home.wait(ledger->read(kScope, std::move(ids), SequenceNumber{0}));
+        home.wait(ledger->read(kScope, std::move(ids), SequenceNumber{applied}));
     EXPECT_TRUE(reading);
     return *reading;
   }
@@ -643,6 +672,172 @@ TEST(LedgerContract, AReadingCountsHoldsAndTellsOfEachIdThatIsAskedFor) {
   EXPECT_EQ(reading.allotments[0].open_holds, 1);
   EXPECT_EQ(reading.allotments[0].undelivered, 1);
   EXPECT_EQ(reading.allotments[0].leased_to, 10);
+}
+
+TEST(LedgerContract, AReadingCountsOnlyReturnsThatTheGateHasNotApplied) {
+  Books b({.items = 2});
+  Grant other = b.grant(4, 14, 1);
+  other.allotment = {'i', 2};
+  b.record({b.grant(1, 11, 1), b.grant(2, 12, 2), other});
+  ASSERT_EQ(b.record(b.grant(3, 11, 3)).kind, RecordKind::kMerged);
+  ASSERT_TRUE(b.end(4, "PENDING", "CANCELED"));
+  ASSERT_TRUE(b.end(2, "PENDING", "CANCELED"));
+  ASSERT_THAT(b.outbox(),
+              ElementsAre("1 RETURN 11 3", "2 LOAD 11 3", "3 RETURN 14 1", "4 RETURN 12 2"));
+  const auto undelivered = [&](std::int64_t applied) {
+    const LedgerReading reading = b.read({}, applied);
+    return std::pair(reading.allotments.at(0).undelivered, reading.allotments.at(1).undelivered);
+  };
+  EXPECT_EQ(undelivered(0), std::pair(2, 1));
+  EXPECT_EQ(undelivered(1), std::pair(1, 1));
+  EXPECT_EQ(undelivered(2), std::pair(1, 1)) << "a load brings no unit";
+  EXPECT_EQ(undelivered(3), std::pair(1, 0));
+  EXPECT_EQ(undelivered(4), std::pair(0, 0)) << "all of them are still in the outbox";
+  EXPECT_EQ(b.read({}, 4).last_number, SequenceNumber{4});
+}
+
+// S4. Take the WHERE out of the raising and two nodes that see one loss rebuild twice.
+TEST(LedgerContract, AnEpochIsRaisedFromTheOneThatWasReadOrNotAtAll) {
+  Books b;
+  const auto shard = [&] {
+    return b.rows(
+        "SELECT epoch || ' ' || min_epoch || ' ' || gate || ' ' || memory || ' ' || state "
+        "FROM engine_shard");
+  };
+  ASSERT_EQ(b.raise_from(1, "run7"), Epoch{2});
+  ASSERT_THAT(shard(), ElementsAre("2 1 remote run7 OPEN"));
+  for (const std::int64_t from : {1, 3}) {
+    const Result<Epoch> stale = b.raise_from(from, "run8");
+    ASSERT_FALSE(stale) << from;
+    EXPECT_EQ(stale.error().code, ErrorCode::kStaleEpoch);
+    EXPECT_EQ(stale.error().proof, common::Proof::kDidNotHappen);
+    EXPECT_THAT(shard(), ElementsAre("2 1 remote run7 OPEN")) << "nothing has changed";
+  }
+  EXPECT_EQ(b.raise_from(2, "run8"), Epoch{3});
+  EXPECT_EQ(b.raise(), Epoch{4}) << "without one, from whatever is there";
+}
+
+TEST(LedgerContract, ARaisingThatComesTooLateDoesNotOpenASettledScope) {
+  Books b;
+  ASSERT_TRUE(b.home.wait(b.ledger->settle(kScope, Epoch{1}, SequenceNumber{0})));
+  EXPECT_FALSE(b.raise_from(1));
+  EXPECT_THAT(b.rows("SELECT state FROM engine_shard"), ElementsAre("SETTLED"));
+}
+
+TEST(LedgerContract, AnEpochIsKeptWithTheMemoryThatItWasLoadedInto) {
+  Books b;
+  EXPECT_EQ(b.read().memory, "") << "a gate in this process";
+  ASSERT_EQ(b.raise_from(1, "run7"), Epoch{2});
+  EXPECT_EQ(b.read().memory, "run7");
+  EXPECT_EQ(b.read().epoch, Epoch{2});
+  ASSERT_EQ(b.raise_from(2, "run8"), Epoch{3});
+  EXPECT_EQ(b.read().memory, "run8");
+}
+
+TEST(LedgerContract, TheFirstLeaseIsOneChunkAndStaysAsItIs) {
+  Books b({.quantity = 10, .items = 2}, 4);
+  EXPECT_THAT(b.leases(), ElementsAre("i1 1: 1-4", "i2 1: 1-4"));
+  EXPECT_EQ(b.snapshot().allotments.at(0).leased_to, 4);
+  EXPECT_EQ(b.snapshot().allotments.at(0).lease_number, 1);
+  EXPECT_EQ(b.read().allotments.at(1).leased_to, 4);
+  EXPECT_EQ(b.read().allotments.at(1).lease_number, 1);
+  for (const std::int32_t chunk : {4, 2, 9}) b.raise(chunk);
+  EXPECT_THAT(b.leases(), ElementsAre("i1 1: 1-4", "i2 1: 1-4"));
+}
+
+TEST(LedgerContract, AFirstLeaseIsNeverMoreThanTheQuantity) {
+  for (const std::int32_t chunk : {10, 11, 1000}) {
+    Books b({.quantity = 10}, chunk);
+    EXPECT_THAT(b.leases(), ElementsAre("i1 1: 1-10")) << chunk;
+  }
+  Books one({.quantity = 1}, 1);
+  EXPECT_THAT(one.leases(), ElementsAre("i1 1: 1-1"));
+}
+
+TEST(LedgerContract, WithoutChunksTheLeaseIsTheWholeQuantityAlsoWhenThatChanges) {
+  Books b({.quantity = 10});
+  EXPECT_THAT(b.leases(), ElementsAre("i1 1: 1-10"));
+  for (const std::int32_t quantity : {7, 12}) {
+    b.options.quantity = quantity;
+    b.run(fmt::format("UPDATE flash_sale_item SET quantity = {}", quantity));
+    b.raise();
+    EXPECT_THAT(b.leases(), ElementsAre(fmt::format("i1 1: 1-{}", quantity)));
+  }
+}
+
+TEST(LedgerContract, LeasesFollowEachOtherWithoutAGapUpToTheQuantity) {
+  Books b({.quantity = 10, .items = 2}, 4);
+  b.lease(2, 3);
+  b.lease(3, 1);
+  EXPECT_THAT(b.leases(), ElementsAre("i1 1: 1-4", "i1 2: 5-7", "i1 3: 8-8", "i2 1: 1-4"));
+  EXPECT_EQ(b.read().allotments.at(0).leased_to, 8);
+  EXPECT_EQ(b.snapshot().allotments.at(0).lease_number, 3);
+  b.lease(4, 5);
+  EXPECT_THAT(b.leases(),
+              ElementsAre("i1 1: 1-4", "i1 2: 5-7", "i1 3: 8-8", "i1 4: 9-10", "i2 1: 1-4"));
+  b.lease(5, 1);
+  EXPECT_EQ(b.leases().size(), 5U) << "all of it is leased";
+  EXPECT_EQ(b.read().allotments.at(0).leased_to, 10);
+  EXPECT_EQ(b.read().allotments.at(1).leased_to, 4) << "each allotment has its own";
+  b.lease(2, 100, {'i', 2});
+  EXPECT_EQ(b.leases().back(), "i2 2: 5-10");
+}
+
+TEST(LedgerContract, ALeaseThatIsThereOrIsNotTheNextOneChangesNothing) {
+  Books b({.quantity = 10}, 4);
+  b.lease(2, 3);
+  const std::vector<std::string> before = b.leases();
+  for (const std::int32_t units : {3, 1, 6}) b.lease(2, units);
+  b.lease(1, 2);
+  b.lease(4, 1);  // a gap in the numbers
+  b.lease(0, 1);
+  b.lease(3, 1, {'i', 9});
+  b.lease(3, 1, kItem, {'s', 2});
+  EXPECT_EQ(b.leases(), before);
+  b.lease(3, 1);
+  EXPECT_EQ(b.leases().back(), "i1 3: 8-8");
+}
+
+TEST(LedgerContract, LeasesCarryTheEpochOfTheirOwnReading) {
+  Books b({}, 4);
+  EXPECT_EQ(b.home.wait(b.ledger->leases(kScope))->epoch, Epoch{1});
+  ASSERT_EQ(b.raise(4), Epoch{2});
+  EXPECT_EQ(b.home.wait(b.ledger->leases(kScope))->epoch, Epoch{2});
+  const auto unknown = b.home.wait(b.ledger->leases(ScopeId{'s', 99}));
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+}
+
+TEST(LedgerContract, StandingTellsTheEpochInForceAndWhichIdsAreMarked) {
+  Books b;
+  b.record(b.grant(1, 11, 1));
+  ASSERT_TRUE(b.home.wait(b.ledger->mark_reclaim({id_of(2), id_of(4)})));
+  const Standing standing = b.standing({id_of(2), id_of(1), id_of(9), id_of(4)});
+  EXPECT_EQ(standing.epoch, Epoch{1});
+  EXPECT_THAT(standing.marked, ElementsAre(true, false, false, true))
+      << "one that holds and one that nobody knows are not";
+  ASSERT_EQ(b.raise(), Epoch{2});
+  EXPECT_EQ(b.standing({}).epoch, Epoch{2});
+  EXPECT_THAT(b.standing({}).marked, IsEmpty());
+  const auto unknown = b.home.wait(b.ledger->standing(ScopeId{'s', 99}, {}));
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+}
+
+TEST(LedgerContract, AFinishedReclaimIsSeenByItsRowWhenItsMarkIsGone) {
+  // Schedule 8: a reading between the two would answer a grant that is over.
+  Books b;
+  const Grant abandoned = b.grant(1, 11, 1);
+  const Grant recorded = b.grant(2, 12, 2);
+  b.record(recorded);
+  ASSERT_TRUE(b.home.wait(b.ledger->mark_reclaim({abandoned.id, recorded.id})));
+  EXPECT_THAT(b.standing({abandoned.id, recorded.id}).marked, ElementsAre(true, true));
+  ASSERT_TRUE(b.home.wait(b.ledger->finish_reclaim({abandoned, recorded})));
+  ASSERT_EQ(b.number("SELECT count(*) FROM reclaim_mark"), 0);
+  EXPECT_THAT(b.standing({abandoned.id, recorded.id}).marked, ElementsAre(true, false))
+      << "the one was rejected, the other holds";
+  ASSERT_TRUE(b.end(2, "PENDING", "CANCELED"));
+  EXPECT_THAT(b.standing({recorded.id}).marked, ElementsAre(true)) << "over as well";
 }
 
 TEST(LedgerContract, AnEpochIsFencedOnlyWhileItIsInForce) {
