@@ -167,7 +167,15 @@ TEST(Scope, AFlagThatIsNotFinalGoesStale) {
   EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow), Flag::kUp);
   EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow + std::chrono::nanoseconds{1}), Flag::kDown);
   ASSERT_TRUE(scope.raise(scope.generation(), 0, Flag::kFinal));
-  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow + std::chrono::hours{1}), Flag::kFinal);
+  EXPECT_EQ(scope.refuse(0, MemberId{2}, kNow + std::chrono::hours{1}), Flag::kDown)
+      << "who holds another item of the scope is no stranger";
+
+  ScopeRules one = rules();
+  one.allotments.resize(1);
+  Scope alone(one);
+  alone.set_fresh_until(kNow);
+  ASSERT_TRUE(alone.raise(alone.generation(), 0, Flag::kFinal));
+  EXPECT_EQ(alone.refuse(0, MemberId{2}, kNow + std::chrono::hours{1}), Flag::kFinal);
 }
 
 TEST(Scope, RefusesStrangersOnlyAndOnlyWhileTheFlagIsUp) {
