@@ -265,6 +265,36 @@ TEST(Nodes, AfterARebuildTheOtherNodeFollowsInItsNextRoundWithItsFlagsDown) {
   EXPECT_EQ(a.superseded + b.superseded, 0) << "one of several is not replaced by a higher epoch";
 }
 
+TEST(Nodes, ARebuildThatBeginsWhileAnotherNodeComparesReplacesNobody) {
+  EngineConfig config;
+  config.probe_every = std::chrono::hours{1};
+  Cluster c(kTen, config);
+  Node& a = c.start_prepared("a");
+  Node& b = c.start_prepared("b");
+  b.ledger->hold(Op::kRead);
+  c.advance(seconds{1});
+  ASSERT_EQ(b.ledger->waiting(Op::kRead), 1U);
+  // It looks, and finds its gate in charge; then it compares.
+  b.ledger->release(Op::kRead);
+  b.ledger->hold(Op::kRead);
+  c.quiet();
+  ASSERT_EQ(b.ledger->waiting(Op::kRead), 1U);
+  a.ledger->hold(Op::kSnapshot);
+  const auto rebuilt = c.home.begin(a.engine->rebuild(c.home, kScope, false));
+  c.quiet();
+  ASSERT_EQ(c.epoch(), 2);
+  ASSERT_EQ(c.reading().epoch, Epoch{1});
+  b.ledger->release(Op::kRead);
+  c.quiet();
+  EXPECT_EQ(b.superseded, 0);
+  a.ledger->release(Op::kSnapshot);
+  c.home.until([&] { return rebuilt->has_value(); });
+  EXPECT_TRUE(**rebuilt);
+  c.advance(seconds{2});
+  EXPECT_EQ(b.scope->epoch(), Epoch{2});
+  EXPECT_EQ(a.superseded + b.superseded, 0);
+}
+
 TEST(Nodes, ATakeThatMeetsALaterEpochHasItsNodeFollowAtOnce) {
   EngineConfig config;
   config.watch_every = std::chrono::hours{1};
@@ -364,10 +394,13 @@ TEST(Nodes, AGrantOfANodeThatLivesIsLeftToIt) {
   Cluster c({.quantity = 2, .hold = seconds{600}});
   Node& a = c.start_prepared("a");
   Node& b = c.start_prepared("b");
+  Node& d = c.start_prepared("d");
+  c.advance(seconds{1});
   a.ledger->hold(Op::kRecord);
   const auto slow = c.ask(a, 1);
+  c.die(d);
   c.advance(3 * kTtl);
-  EXPECT_THAT(c.orders(), IsEmpty());
+  EXPECT_THAT(c.orders(), IsEmpty()) << "it was the third one that has ended";
   EXPECT_EQ(words(c.take(b, 2)), "granted 2");
   a.ledger->release(Op::kRecord);
   c.quiet();
