@@ -39,6 +39,7 @@ struct LedgerReading {
   Epoch epoch;
   std::string memory;  ///< of the gate that this epoch was loaded into
   SequenceNumber last_number;
+  bool settled = false;  ///< the scope is over, and this epoch only fences what still arrives
   struct Allotment {
     AllotmentId id;
     std::int32_t quantity = 0;

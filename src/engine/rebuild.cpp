@@ -67,6 +67,12 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope, std::optional<Ep
   if (!epoch) co_return fail(epoch.error());
   parts_.gate.expect(id, *epoch, reached->memory);
   measure("raise_epoch");
+  // Prepared anew while this one was on its way: calls name what the new one knows, and by its
+  // rules. Its own rebuild may be behind ours already.
+  if (std::shared_ptr<Scope> current = parts_.scopes.find(id); current && current != scope) {
+    Result<Done> anew = co_await run(std::move(current), *epoch);
+    co_return anew;
+  }
 
   Result<ShardSnapshot> first = co_await parts_.ledger.snapshot(id);
   if (!first) co_return fail(first.error());

@@ -598,6 +598,7 @@ class SqlLedger final : public Ledger {
       reading.epoch = Epoch{shard->front().integer(0)};
       reading.last_number = SequenceNumber{shard->front().integer(2)};
       reading.memory = shard->front().text(3);
+      reading.settled = shard->front().text(4) == "SETTLED";
       const Result<db::Rows> allotments = session.query(sql_.allotments, {name});
       if (!allotments) return fail(allotments.error());
       for (const db::Row& one : *allotments) {
@@ -758,8 +759,8 @@ class SqlLedger final : public Ledger {
 
   static Result<db::Rows> shard_row(db::Session& session, const std::string& scope) {
     Result<db::Rows> rows = session.query(
-        "SELECT epoch, min_epoch, last_number, memory FROM engine_shard WHERE scope = $1 AND "
-        "shard = 0",
+        "SELECT epoch, min_epoch, last_number, memory, state FROM engine_shard WHERE scope = $1 "
+        "AND shard = 0",
         {scope});
     if (rows && rows->empty()) return fail(ErrorCode::kNotFound, "no shard row for scope " + scope);
     return rows;

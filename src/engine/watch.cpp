@@ -87,6 +87,10 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
     co_return true;
   }
   if (!ledger) co_return true;
+  if (ledger->settled) {
+    co_await forget(id);
+    co_return false;
+  }
   // What every call of this epoch is for, also where another node has raised it.
   parts_.gate.expect(id, ledger->epoch, ledger->memory);
   const Result<GateReading> gate = co_await parts_.gate.read(id);
@@ -120,6 +124,13 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
   co_return true;
 }
 
+Task<void> Watch::forget(ScopeId id) {
+  parts_.scopes.remove(id);
+  const Result<Done> removed = co_await parts_.gate.remove(id);
+  // A gate that cannot be reached now keeps a scope which nobody asks for any more.
+  static_cast<void>(removed);
+}
+
 Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
   const ScopeId id = scope->rules().id;
   const Result<GateReading> before = co_await parts_.gate.read(id);
@@ -133,6 +144,10 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
   const Result<LedgerReading> ledger =
       co_await parts_.ledger.read(id, std::move(ids), before->applied);
   if (!ledger) co_return std::nullopt;
+  if (ledger->settled) {
+    co_await forget(id);
+    co_return std::nullopt;
+  }
   const Result<GateReading> after = co_await parts_.gate.read(id);
   if (!after || after->version != before->version) co_return std::nullopt;
   if (ledger->epoch != before->epoch) {

@@ -51,6 +51,9 @@ class Watch {
     Epoch closed_epoch;
   };
 
+  /// What has been settled, by this node a moment ago or by another one.
+  common::Task<void> forget(ScopeId id);
+
   Parts parts_;
   Rebuild& rebuild_;
   const Config config_;

@@ -44,7 +44,7 @@ Node::Node(World& world, Servers& servers, common::Metrics& metrics, Config conf
   }
   ledger_ = engine::make_sql_ledger(database_, home_, clock_, metrics, sale::grant_table());
   engine_ = engine::make_engine(config_.engine, home_, clock_, *gate_, *journal_, *ledger_,
-                                node_table_.get(), metrics, [] {});
+                                node_table_.get(), metrics, config_.superseded);
   tokens_ = edge::make_token_verifier({}, {edge::development_key()}, metrics);
   catalog_ = std::make_unique<sale::Catalog>(database_, *engine_);
   payments_ = std::make_unique<Payments>(

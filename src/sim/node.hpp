@@ -44,6 +44,7 @@ class Node {
     Setup setup = Setup::kEmbedded;
     Micros clock_off = 0;
     engine::EngineConfig engine;
+    std::function<void()> superseded;  ///< the engine asks for the end of the process
   };
   Node(World& world, Servers& servers, common::Metrics& metrics, Config config);
   Node(const Node&) = delete;
@@ -60,6 +61,7 @@ class Node {
   [[nodiscard]] bool alive() const noexcept { return !dying_; }
   [[nodiscard]] bool paused() const noexcept { return home_.paused(); }
   [[nodiscard]] int number() const noexcept { return config_.number; }
+  [[nodiscard]] bool prepared() const { return engine_->find(scope_) != nullptr; }
 
   using Answered = std::function<void(Told)>;
   /// A purchase as the route makes it: the flag, then the engine.

@@ -260,6 +260,7 @@ class Run {
   void make_sale() {
     Store& store = servers_.store;
     store.clear();
+    static_cast<Server&>(store) = Server{};
     store.must(fmt::format(
         "INSERT INTO flash_sale (name, state, opens_at, closes_at, limit_scope, per_member, "
         "hold_s, "
@@ -299,12 +300,31 @@ class Run {
     engine.node.name = fmt::format("node{}", index);
     engine.node.ttl = std::chrono::milliseconds{3000};
     engine.random = [this](std::span<std::uint8_t> out) { world_.random().fill(out); };
+    config.superseded = [this, index] { superseded(index); };
     auto& place = nodes_[static_cast<std::size_t>(index)];
     if (place) past_.push_back(std::move(place));
     place = std::make_unique<Node>(world_, servers_, metrics_, std::move(config));
     place->open(rules_);
     if (troubled_) trouble(*place);
     world_.trace([&] { return fmt::format("node {} starts", index); });
+  }
+
+  /// The process asks for its end. A process that is alone has no other one to make room for; among
+  /// several, what a dead one still had under way to the ledger can be behind its successor there.
+  void superseded(int index) {
+    if (plan_.setup == Setup::kEmbedded) {
+      books_.find("a server that is alone ended itself", plan_.words());
+    }
+    world_.after(0, [this, index] { kill(index, kSecond); });
+  }
+
+  void kill(int index, Micros down_for) {
+    Node& node = *nodes_[static_cast<std::size_t>(index)];
+    if (!node.alive()) return;
+    node.die();
+    world_.after(down_for, [this, index] {
+      if (!nodes_[static_cast<std::size_t>(index)]->alive()) start_node(index);
+    });
   }
 
   void trouble(Node& node) {
@@ -364,11 +384,7 @@ class Run {
         Node* node = some_node();
         if (node == nullptr) break;
         note_unapplied_lease();
-        const int index = node->number();
-        node->die();
-        world_.after(random.between(100, 5000) * kMillisecond, [this, index] {
-          if (!nodes_[static_cast<std::size_t>(index)]->alive()) start_node(index);
-        });
+        kill(node->number(), random.between(100, 5000) * kMillisecond);
         break;
       }
       case Chaos::kPause: {
@@ -687,6 +703,14 @@ class Run {
   void settle() {
     bool settled = false;
     const Micros until = world_.now() + kPatience;
+    Random& random = world_.random();
+    world_.run_until(world_.now() + random.between(0, 1000) * kMillisecond);
+    // What the loops ask meanwhile is then answered together with it.
+    if (random.chance(0.5)) {
+      const Micros length = random.between(1, 1500) * kMillisecond;
+      world_.after(random.between(0, 3000),
+                   [this, length] { servers_.store.paused_until = world_.now() + length; });
+    }
     while (!settled && world_.now() < until) {
       Node* node = some_node();
       bool answered = false;
@@ -700,6 +724,13 @@ class Run {
       if (!settled) world_.run_until(world_.now() + kSecond);
     }
     if (!settled) books_.find("stuck: the sale cannot be settled", plan_.words());
+    expect("a node does not notice that the sale is settled", [this] {
+      return std::none_of(nodes_.begin(), nodes_.end(),
+                          [](const auto& node) { return node->alive() && node->prepared(); });
+    });
+    if (servers_.store.number("SELECT count(*) FROM engine_shard WHERE state <> 'SETTLED'") != 0) {
+      books_.find("a settled sale was opened again", plan_.words());
+    }
   }
 
   /// Where nothing but the ledger ever stopped, no node's grants may be taken for abandoned before

@@ -295,6 +295,24 @@ TEST(Nodes, ARebuildThatBeginsWhileAnotherNodeComparesReplacesNobody) {
   EXPECT_EQ(a.superseded + b.superseded, 0);
 }
 
+TEST(Nodes, WhatOneNodeHasSettledTheOthersForgetAndNobodyOpensAgain) {
+  Cluster c(kTen);
+  Node& a = c.start_prepared("a");
+  Node& b = c.start_prepared("b");
+  const auto settled = c.home.wait(a.engine->settle(c.home, kScope));
+  ASSERT_TRUE(settled && *settled);
+  c.advance(seconds{3});
+  EXPECT_EQ(b.engine->find(kScope), nullptr);
+  EXPECT_EQ(c.reading().state, GateState::kAbsent);
+  EXPECT_EQ(c.number("SELECT count(*) FROM engine_shard WHERE state = 'SETTLED'"), 1);
+  EXPECT_TRUE(*c.home.wait(b.engine->settle(c.home, kScope)));
+  // Also one that starts before the sale's own row says so.
+  Node& d = c.start_prepared("d");
+  ASSERT_NE(d.scope, nullptr);
+  EXPECT_EQ(words(c.take(d, 1)), "busy: not_prepared");
+  EXPECT_EQ(c.number("SELECT count(*) FROM engine_shard WHERE state = 'SETTLED'"), 1);
+}
+
 TEST(Nodes, ATakeThatMeetsALaterEpochHasItsNodeFollowAtOnce) {
   EngineConfig config;
   config.watch_every = std::chrono::hours{1};

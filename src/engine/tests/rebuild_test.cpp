@@ -167,6 +167,27 @@ TEST(Rebuild, TwoAtOnceEndInOneOpenGate) {
   EXPECT_EQ(words(shop.take(2)), "granted 2");
 }
 
+// The rebuild that raises the epoch last may have begun before the scope was prepared anew.
+TEST(Rebuild, OfAScopeThatIsPreparedAnewMeanwhileIsMadeForTheNewOne) {
+  Shop shop({.quantity = 3});
+  shop.prepare();
+  shop.ledger->hold(Op::kRaiseEpoch);
+  const Rebuilding before = begin_rebuild(shop);
+  const auto anew = shop.home.begin(shop.engine->prepare(shop.home, shop.rules()));
+  shop.quiet();
+  ASSERT_EQ(shop.ledger->waiting(Op::kRaiseEpoch), 2U);
+  shop.ledger->release_last(Op::kRaiseEpoch);
+  shop.quiet();
+  shop.ledger->release(Op::kRaiseEpoch);
+  shop.home.until([&] { return before->has_value() && anew->has_value(); });
+  shop.quiet();
+  shop.scope = shop.engine->find(ScopeId{'s', 1});
+  EXPECT_EQ(shop.scope->epoch(), shop.reading().epoch);
+  EXPECT_EQ(words(shop.take(1)), "granted 1");
+  shop.advance(seconds{3});
+  EXPECT_EQ(shop.superseded, 0);
+}
+
 TEST(Rebuild, OfAnUnknownScopeIsNotFound) {
   Shop shop;
   const auto missing = shop.home.wait(shop.engine->rebuild(shop.home, ScopeId{'s', 7}, false));

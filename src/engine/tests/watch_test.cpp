@@ -204,5 +204,23 @@ TEST(Watch, OurOwnRebuildThatBeganDuringAComparisonIsNotTakenForAnotherServer) {
   EXPECT_EQ(shop.superseded, 0);
 }
 
+// Settling raises the epoch, to fence what still arrives.
+TEST(Watch, ASettlementWhoseAnswerIsOnItsWayIsNotTakenForAnotherServer) {
+  Shop shop;
+  shop.prepare();
+  shop.ledger->hold_answers(Op::kSettle);
+  const auto settled = shop.home.begin(shop.engine->settle(shop.home, ScopeId{'s', 1}));
+  shop.quiet();
+  ASSERT_FALSE(settled->has_value());
+  ASSERT_EQ(shop.number("SELECT count(*) FROM engine_shard WHERE state = 'SETTLED'"), 1);
+  shop.advance(seconds{2});
+  EXPECT_EQ(shop.superseded, 0);
+  shop.ledger->release(Op::kSettle);
+  shop.home.until([&] { return settled->has_value(); });
+  EXPECT_TRUE((*settled)->value());
+  shop.advance(seconds{2});
+  EXPECT_EQ(shop.superseded, 0);
+}
+
 }  // namespace
 }  // namespace doorbuster::engine::testing
