@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 
 namespace doorbuster::common {
@@ -12,15 +13,22 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-constexpr std::array<std::int8_t, 256> make_reverse() {
-  std::array<std::int8_t, 256> table{};
-  table.fill(-1);
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
-    table[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::int8_t>(i);
+/// Set in what kReverse says of a character that is none of the alphabet.
+constexpr std::uint32_t kWrong = 0x80000000U;
+
+/// What a character stands for at each of the four places of three bytes.
+using Reverse = std::array<std::array<std::uint32_t, 256>, 4>;
+constexpr Reverse make_reverse() {
+  Reverse table{};
+  for (auto& place : table) place.fill(kWrong);
+  for (std::uint32_t i = 0; i < kAlphabet.size(); ++i) {
+    for (std::uint32_t place = 0; place < 4; ++place) {
+      table[place][static_cast<unsigned char>(kAlphabet[i])] = i << (18 - 6 * place);
+    }
   }
   return table;
 }
-constexpr std::array<std::int8_t, 256> kReverse = make_reverse();
+constexpr Reverse kReverse = make_reverse();
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -59,20 +67,29 @@ std::string base64url_encode(std::span<const std::uint8_t> bytes) {
 bool base64url_decode_into(std::string_view text, std::span<std::uint8_t> out,
                            std::size_t& size) noexcept {
   if (text.size() % 4 == 1 || text.size() * 3 / 4 > out.size()) return false;
-  std::uint32_t bits = 0;
-  int count = 0;
-  size = 0;
-  for (const char c : text) {
-    const std::int8_t value = kReverse[static_cast<unsigned char>(c)];
-    if (value < 0) return false;
-    bits = (bits << 6) | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out[size++] = static_cast<std::uint8_t>(bits >> count);
-    }
+  size = text.size() * 3 / 4;
+  const auto* in = reinterpret_cast<const unsigned char*>(text.data());
+  std::uint8_t* to = out.data();
+  // Looking at the end whether one was wrong leaves the loop without a branch.
+  std::uint32_t wrong = 0;
+  std::size_t left = text.size();
+  for (; left >= 4; left -= 4, in += 4, to += 3) {
+    const std::uint32_t bits =
+        kReverse[0][in[0]] | kReverse[1][in[1]] | kReverse[2][in[2]] | kReverse[3][in[3]];
+    wrong |= bits;
+    to[0] = static_cast<std::uint8_t>(bits >> 16);
+    to[1] = static_cast<std::uint8_t>(bits >> 8);
+    to[2] = static_cast<std::uint8_t>(bits);
   }
-  return (bits & ((1U << count) - 1U)) == 0;
+  if (left >= 2) {
+    const std::uint32_t bits =
+        kReverse[0][in[0]] | kReverse[1][in[1]] | (left == 3 ? kReverse[2][in[2]] : 0);
+    // Bits that no byte uses must be zero.
+    wrong |= bits | ((bits & (left == 3 ? 0xFFU : 0xFFFFU)) == 0 ? 0 : kWrong);
+    to[0] = static_cast<std::uint8_t>(bits >> 16);
+    if (left == 3) to[1] = static_cast<std::uint8_t>(bits >> 8);
+  }
+  return (wrong & kWrong) == 0;
 }
 
 std::optional<Bytes> base64url_decode(std::string_view text) {
@@ -114,6 +131,17 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 
 bool is_plain_utf8(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
+    // Most text is ASCII: eight bytes at a time while none of them is above 0x7F or 0.
+    if (text.size() - i >= 8) {
+      std::uint64_t eight = 0;
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      constexpr std::uint64_t kOnes = 0x0101010101010101U;
+      constexpr std::uint64_t kHighs = 0x8080808080808080U;
+      if (((eight | (eight - kOnes)) & kHighs) == 0) {
+        i += 8;
+        continue;
+      }
+    }
     const auto first = static_cast<unsigned char>(text[i]);
     if (first == 0) return false;
     if (first < 0x80) {

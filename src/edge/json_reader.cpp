@@ -1,6 +1,8 @@
 #include "edge/json_reader.hpp"
 
+#include <bit>
 #include <charconv>
+#include <cstring>
 #include <system_error>
 
 #include "common/text.hpp"
@@ -9,6 +11,31 @@ namespace doorbuster::edge {
 namespace {
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+/// How many bytes at the front are surely neither a quote, a backslash nor a control character: a
+/// multiple of eight, or up to the first one that is.
+std::size_t plain_bytes(const char* at, const char* end) noexcept {
+  constexpr std::uint64_t kOnes = 0x0101010101010101U;
+  constexpr std::uint64_t kHighs = 0x8080808080808080U;
+  static_assert(std::endian::native == std::endian::little, "the first byte is the lowest one");
+  const char* const begin = at;
+  while (end - at >= 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, at, sizeof eight);
+    const std::uint64_t quote = eight ^ (kOnes * '"');
+    const std::uint64_t backslash = eight ^ (kOnes * '\\');
+    // The lowest bit that is set is right in each of the three; higher ones need not be.
+    const std::uint64_t found = (((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) |
+                                 ((eight - kOnes * 0x20) & ~eight)) &
+                                kHighs;
+    if (found != 0) {
+      return static_cast<std::size_t>(at - begin) +
+             static_cast<std::size_t>(std::countr_zero(found)) / 8;
+    }
+    at += 8;
+  }
+  return static_cast<std::size_t>(at - begin);
+}
 
 char* put_utf8(std::uint32_t code, char* out) noexcept {
   const auto put = [&out](std::uint32_t byte) { *out++ = static_cast<char>(byte); };
@@ -35,6 +62,7 @@ char* put_utf8(std::uint32_t code, char* out) noexcept {
 JsonReader::JsonReader(std::span<char> text) noexcept {
   // Checked once for the whole text, so that no string needs to be looked at again.
   if (text.empty() || !common::is_plain_utf8({text.data(), text.size()})) return;
+  begin_ = text.data();
   at_ = text.data();
   end_ = text.data() + text.size();
 }
@@ -83,6 +111,8 @@ bool JsonReader::next_element() noexcept { return more(']'); }
 std::string_view JsonReader::read_string() noexcept {
   if (!take('"')) return {};
   char* const begin = at_;
+  // Nothing moves before the first escape, and most strings have none.
+  at_ += plain_bytes(at_, end_);
   char* out = at_;
   while (at_ != end_) {
     const char c = *at_;
@@ -93,6 +123,7 @@ std::string_view JsonReader::read_string() noexcept {
     if (static_cast<unsigned char>(c) < 0x20) break;
     if (c == '\\') {
       ++at_;
+      changed_ = true;
       out = unescape(out);
       if (out == nullptr) break;
     } else {
@@ -109,24 +140,37 @@ JsonReader::Number JsonReader::read_number() noexcept {
   const char* const begin = at_;
   if (at_ != end_ && *at_ == '-') ++at_;
   const char* const first = at_;
-  if (!take_digits() || (*first == '0' && at_ - first > 1)) {
+  // Too long ones overflow, which unsigned numbers may, and are read again below.
+  std::uint64_t digits = 0;
+  for (; at_ != end_ && is_digit(*at_); ++at_) {
+    digits = digits * 10 + static_cast<std::uint64_t>(*at_ - '0');
+  }
+  if (at_ == first || (*first == '0' && at_ - first > 1)) {
     fail();
     return {};
   }
+  constexpr std::ptrdiff_t kAlwaysFits = 18;
   bool whole = true;
-  if (at_ != end_ && *at_ == '.') {
+  if (at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E')) {
     whole = false;
-    ++at_;
-    if (!take_digits()) fail();
-  }
-  if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
-    whole = false;
-    ++at_;
-    if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
-    if (!take_digits()) fail();
+    if (*at_ == '.') {
+      ++at_;
+      if (!take_digits()) fail();
+    }
+    if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
+      ++at_;
+      if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+      if (!take_digits()) fail();
+    }
   }
   Number number;
   if (at_ == nullptr) return number;
+  if (whole && at_ - first <= kAlwaysFits) {
+    const auto value = static_cast<std::int64_t>(digits);
+    number.whole = first == begin ? value : -value;
+    number.real = static_cast<double>(*number.whole);
+    return number;
+  }
   if (whole) {
     std::int64_t value = 0;
     if (std::from_chars(begin, at_, value).ec == std::errc{}) {

@@ -49,6 +49,14 @@ class JsonReader {
   /// True when the whole text was one value that was read to its end without a mistake.
   [[nodiscard]] bool finish() noexcept;
 
+  [[nodiscard]] bool failed() const noexcept { return at_ == nullptr; }
+  /// Where it is in the text; not after a mistake.
+  [[nodiscard]] std::size_t position() const noexcept {
+    return static_cast<std::size_t>(at_ - begin_);
+  }
+  /// Whether the text was written to.
+  [[nodiscard]] bool changed() const noexcept { return changed_; }
+
  private:
   void fail() noexcept { at_ = end_ = nullptr; }
   void skip_space() noexcept;
@@ -59,9 +67,11 @@ class JsonReader {
   [[nodiscard]] char* unescape(char* out) noexcept;
   [[nodiscard]] std::optional<std::uint32_t> take_hex4() noexcept;
 
+  const char* begin_ = nullptr;
   char* at_ = nullptr;  // both null after a mistake
   char* end_ = nullptr;
   int depth_ = 0;
+  bool changed_ = false;
   bool first_ = false;  ///< nothing of the object or array entered last was read yet
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 
 #include "edge/json_reader.hpp"
 
@@ -18,21 +19,46 @@ constexpr std::size_t kMaxAdminName = 64;
 /// 9999-12-31T23:59:59Z.
 constexpr std::int64_t kLastSecond = 253'402'300'799;
 
+/// A name of up to eight bytes as a number, so that names are compared without a call; 0 for longer
+/// ones. Different names give different numbers, as none holds a NUL.
+constexpr std::uint64_t word_of(std::string_view name) noexcept {
+  std::uint64_t word = 0;
+  if (name.size() > 8) return 0;
+  for (const char c : name) word = (word << 8) | static_cast<unsigned char>(c);
+  return word;
+}
+
 /// Of two claims with one name each reader takes another one, so a repeated name is refused.
 class Names {
  public:
-  [[nodiscard]] bool add(std::string_view name) noexcept {
-    if (count_ == names_.size()) return false;
-    const auto end = names_.begin() + static_cast<std::ptrdiff_t>(count_);
-    if (std::find(names_.begin(), end, name) != end) return false;
-    names_[count_++] = name;
+  [[nodiscard]] bool add(std::string_view name, std::uint64_t word) noexcept {
+    if (count_ == kMaxNames) return false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (words_[i] != word) continue;
+      if (word != 0 || std::string_view(texts_[i].data, texts_[i].size) == name) return false;
+    }
+    texts_[count_] = {name.data(), name.size()};
+    words_[count_++] = word;
     return true;
   }
 
  private:
-  std::array<std::string_view, kMaxNames> names_;
+  struct Text {
+    const char* data;
+    std::size_t size;
+  };
+  // On purpose not set to anything before they are written.
+  std::array<std::uint64_t, kMaxNames> words_;
+  std::array<Text, kMaxNames> texts_;
   std::size_t count_ = 0;
 };
+
+/// So many digits always fit into 64 bits.
+constexpr std::size_t kMostDigits = 18;
+
+bool is_digits(std::string_view text) noexcept {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 /// NumericDate (RFC 7519, section 2): seconds, perhaps with a fraction.
 std::optional<Instant> read_date(JsonReader& in) noexcept {
@@ -111,10 +137,11 @@ std::optional<TokenHeader> parse_header(std::span<char> json) noexcept {
   Names names;
   std::string_view name;
   while (in.next_name(name)) {
-    if (!names.add(name) || name == "crit") return std::nullopt;
-    if (name == "alg") {
+    const std::uint64_t word = word_of(name);
+    if (!names.add(name, word) || word == word_of("crit")) return std::nullopt;
+    if (word == word_of("alg")) {
       header.alg = in.read_string();
-    } else if (name == "kid") {
+    } else if (word == word_of("kid")) {
       header.kid = in.read_string();
     } else {
       in.skip();
@@ -124,40 +151,152 @@ std::optional<TokenHeader> parse_header(std::span<char> json) noexcept {
   return header;
 }
 
-std::optional<Claims> parse_claims(std::span<char> json, const ExpectedClaims& expected) noexcept {
+std::optional<Claims> parse_claims(std::span<char> json, const ExpectedClaims& expected,
+                                   ClaimPlaces* places) noexcept {
   JsonReader in(json);
   if (!in.begin_object()) return std::nullopt;
   Claims claims;
+  ClaimPlaces seen;
   std::optional<Instant> expires_at;
+  // The place of a value that begins at `begin` and ends here.
+  const auto note = [&](ClaimPlaces::Place& place, std::size_t begin) noexcept {
+    if (in.failed()) return;
+    place = {begin, in.position() - begin};
+    const std::string_view text(json.data() + place.begin, place.size);
+    seen.plain = seen.plain && is_digits(text);
+  };
   // Without an issuer to expect each one matches, also none.
   claims.issuer_matches = expected.issuer.empty();
   Names names;
   std::string_view name;
   while (in.next_name(name)) {
-    if (!names.add(name)) return std::nullopt;
-    if (name == "exp") {
-      expires_at = read_date(in);
-      if (!expires_at) return std::nullopt;
-    } else if (name == "nbf" || name == "iat") {
-      const std::optional<Instant> date = read_date(in);
-      if (!date) return std::nullopt;
-      claims.not_before = std::max(claims.not_before, *date);
-    } else if (name == "iss") {
-      const std::string_view issuer = in.read_string();
-      if (issuer == expected.issuer) claims.issuer_matches = true;
-    } else if (name == "aud") {
-      if (!read_audience(in, expected, claims)) return std::nullopt;
-    } else if (name == "sub" && in.peek() == JsonReader::Kind::kString) {
-      claims.subject = in.read_string();
-    } else if (name == "sub" && in.peek() == JsonReader::Kind::kNumber) {
-      claims.subject_number = in.read_number().whole;
-    } else {
-      in.skip();
+    const std::uint64_t word = word_of(name);
+    if (!names.add(name, word)) return std::nullopt;
+    switch (word) {
+      case word_of("exp"):
+      case word_of("nbf"):
+      case word_of("iat"): {
+        if (in.peek() != JsonReader::Kind::kNumber) return std::nullopt;
+        const std::size_t begin = in.position();
+        const std::optional<Instant> date = read_date(in);
+        if (!date) return std::nullopt;
+        const bool ends = word == word_of("exp");
+        if (ends) expires_at = date;
+        if (!ends) claims.not_before = std::max(claims.not_before, *date);
+        note(ends                     ? seen.expires_at
+             : word == word_of("nbf") ? seen.not_before
+                                      : seen.issued_at,
+             begin);
+        break;
+      }
+      case word_of("iss"):
+        if (in.read_string() == expected.issuer) claims.issuer_matches = true;
+        break;
+      case word_of("aud"):
+        if (!read_audience(in, expected, claims)) return std::nullopt;
+        break;
+      case word_of("sub"):
+        switch (in.peek()) {
+          case JsonReader::Kind::kString: {
+            const std::size_t begin = in.position() + 1;
+            claims.subject = in.read_string();
+            seen.subject = {begin, claims.subject.size()};
+            seen.plain = seen.plain && is_digits(claims.subject);
+            break;
+          }
+          case JsonReader::Kind::kNumber: {
+            const std::size_t begin = in.position();
+            claims.subject_number = in.read_number().whole;
+            note(seen.subject, begin);
+            break;
+          }
+          default:
+            in.skip();
+        }
+        break;
+      default:
+        in.skip();
     }
   }
   // Without an end a stolen token would be good for ever.
   if (!in.finish() || !expires_at) return std::nullopt;
   claims.expires_at = *expires_at;
+  if (places != nullptr) {
+    seen.plain = seen.plain && !in.changed();
+    *places = seen;
+  }
+  return claims;
+}
+
+void ClaimsShape::learn(std::string_view json, const Claims& claims,
+                        const ClaimPlaces& places) noexcept {
+  size_ = 0;
+  // Words of eight are compared.
+  if (!places.plain || json.size() < 8 || json.size() > kMaxSize) return;
+  for (const ClaimPlaces::Place& place :
+       {places.subject, places.expires_at, places.issued_at, places.not_before}) {
+    if (place.size > kMostDigits) return;
+  }
+  std::copy(json.begin(), json.end(), text_.begin());
+  std::fill_n(same_.begin(), json.size(), static_cast<char>(-1));
+  for (const ClaimPlaces::Place& place :
+       {places.subject, places.expires_at, places.issued_at, places.not_before}) {
+    std::fill_n(same_.begin() + static_cast<std::ptrdiff_t>(place.begin), place.size, '\0');
+  }
+  claims_ = claims;
+  claims_.subject = {};
+  places_ = places;
+  size_ = json.size();
+}
+
+std::optional<Claims> ClaimsShape::read(std::string_view json) const noexcept {
+  if (size_ == 0 || json.size() != size_) return std::nullopt;
+  const auto word = [](const char* from) noexcept {
+    std::uint64_t value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  };
+  std::uint64_t differs = 0;
+  const auto compare = [&](std::size_t at) noexcept {
+    differs |= (word(json.data() + at) ^ word(text_.data() + at)) & word(same_.data() + at);
+  };
+  for (std::size_t at = 0; at + 8 < size_; at += 8) compare(at);
+  compare(size_ - 8);
+  if (differs != 0) return std::nullopt;
+
+  Claims claims = claims_;
+  claims.not_before = Instant{};
+  // False where parse_claims() has to judge: no digits, a leading zero, a date beyond the last one.
+  const auto number = [&](ClaimPlaces::Place place, std::int64_t& value) noexcept {
+    const std::string_view text = json.substr(place.begin, place.size);
+    value = 0;
+    for (const char c : text) {
+      if (c < '0' || c > '9') return false;
+      value = value * 10 + (c - '0');
+    }
+    return text.size() == 1 || text.front() != '0';
+  };
+  const auto date = [&](ClaimPlaces::Place place, Instant& at) noexcept {
+    std::int64_t second = 0;
+    if (!number(place, second) || second > kLastSecond) return false;
+    at = Instant{std::chrono::seconds{second}};
+    return true;
+  };
+  if (!date(places_.expires_at, claims.expires_at)) return std::nullopt;
+  for (const ClaimPlaces::Place& place : {places_.issued_at, places_.not_before}) {
+    Instant at{};
+    if (place.size == 0) continue;
+    if (!date(place, at)) return std::nullopt;
+    claims.not_before = std::max(claims.not_before, at);
+  }
+  std::int64_t member = 0;
+  if (claims.subject_number) {
+    if (!number(places_.subject, member)) return std::nullopt;
+    claims.subject_number = member;
+  } else if (places_.subject.size > 0) {
+    claims.subject = json.substr(places_.subject.begin, places_.subject.size);
+    if (!is_digits(claims.subject)) return std::nullopt;
+  }
   return claims;
 }
 

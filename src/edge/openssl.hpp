@@ -19,7 +19,6 @@ struct Freed {
     Free(object);
   }
 };
-using MacContext = std::unique_ptr<EVP_MAC_CTX, Freed<EVP_MAC_CTX_free>>;
 using DigestContext = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
 using PublicKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 

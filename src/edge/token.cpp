@@ -1,19 +1,19 @@
 #include "edge/token.hpp"
 
-#include <openssl/core_names.h>
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>
-#include <openssl/params.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/json.hpp>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
 
 #include "common/text.hpp"
+#include "edge/hmac.hpp"
 #include "edge/jwt.hpp"
 #include "edge/openssl.hpp"
 #include "edge/token_cache.hpp"
@@ -43,35 +43,9 @@ constexpr std::size_t kSmallPart = 3072;
 constexpr std::size_t kMaxSignature = 1024;
 /// How many keys a token without `kid` may be tried with: each try may cost a slow signature.
 constexpr std::size_t kMaxTries = 4;
-constexpr std::size_t kMacBytes = 32;
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
-}
-
-MacContext keyed_context(std::string_view secret) {
-  EVP_MAC* mac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
-  MacContext context(EVP_MAC_CTX_new(mac));
-  EVP_MAC_free(mac);
-  char digest[] = "SHA256";
-  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-                               OSSL_PARAM_construct_end()};
-  DOORBUSTER_ENSURE(EVP_MAC_init(context.get(), bytes_of(secret), secret.size(), params) == 1,
-                    "HMAC-SHA256 is available");
-  return context;
-}
-
-/// The MAC of `text` with a context that has its key already: setting a key costs three times as
-/// much as the MAC.
-std::array<std::uint8_t, kMacBytes> mac_of(EVP_MAC_CTX* context, std::string_view text) {
-  std::array<std::uint8_t, kMacBytes> mac{};
-  std::size_t size = 0;
-  DOORBUSTER_ENSURE(EVP_MAC_init(context, nullptr, 0, nullptr) == 1 &&
-                        EVP_MAC_update(context, bytes_of(text), text.size()) == 1 &&
-                        EVP_MAC_final(context, mac.data(), &size, mac.size()) == 1 &&
-                        size == mac.size(),
-                    "HMAC-SHA256 works");
-  return mac;
 }
 
 /// JWS carries an ECDSA signature as r and s, 32 bytes each (RFC 7518, section 3.4); OpenSSL wants
@@ -130,7 +104,8 @@ class DecodedPart {
 
 struct Key {
   VerificationKey source;
-  PublicKey public_key;  ///< null for HS256
+  PublicKey public_key;           ///< null for HS256
+  std::optional<HmacSha256> mac;  ///< of HS256
 };
 
 /// Never changed once it is made, so that threads share it.
@@ -187,10 +162,11 @@ class Verifier final : public TokenVerifier {
   void replace_keys(std::vector<VerificationKey> keys) override {
     auto set = std::make_shared<KeySet>();
     for (VerificationKey& source : keys) {
-      Key key{std::move(source), nullptr};
+      Key key{std::move(source), nullptr, std::nullopt};
       if (key.source.algorithm == Algorithm::kHs256) {
         DOORBUSTER_ENSURE(key.source.secret.size() >= kMinSecretBytes,
                           "an HS256 secret has 32 bytes or more");
+        key.mac.emplace(key.source.secret);
       } else {
         key.public_key = read_public_key(key.source.public_key_pem);
         DOORBUSTER_ENSURE(
@@ -213,15 +189,16 @@ class Verifier final : public TokenVerifier {
   }
 
  private:
-  /// What one thread keeps: the keys with contexts of its own, and what it found out with them.
+  /// What one thread keeps: the keys, and what it found out with them.
   struct Local {
     std::uint64_t version = 0;
     std::shared_ptr<const KeySet> set;
-    std::vector<MacContext> contexts;  ///< one for each key, null for public keys
     TokenCache<Verified> cache{0};
     // The header of the last good token and its key: tokens of one issuer share it to the letter.
     std::string header;
     std::size_t header_key = 0;
+    ClaimsShape shape;
+    std::uint32_t unknown_shapes = 0;
   };
 
   Local& local() {
@@ -234,9 +211,6 @@ class Verifier final : public TokenVerifier {
       }
       kept.version = kept.set->version;
       kept.cache = TokenCache<Verified>(config_.cache_entries);
-      for (const Key& key : kept.set->keys) {
-        kept.contexts.push_back(key.public_key ? nullptr : keyed_context(key.source.secret));
-      }
     }
     return kept;
   }
@@ -251,15 +225,18 @@ class Verifier final : public TokenVerifier {
     if (!token) return refuse(token.error());
     Local& mine = local();
 
-    if (const Verified* known = mine.cache.find(*token)) {
+    // Only tokens of slow signatures are remembered, so one of the usual HS256 key is not looked
+    // for: hashing its text costs a fifth of checking it.
+    std::optional<TokenParts> parts = split_usual(mine, *token);
+    const bool usual = parts.has_value();
+    if (!usual) parts = split_token(*token);
+    if (!parts) return refuse(TokenRefusal::kMalformed);
+    if (const Verified* known = usual ? nullptr : mine.cache.find(*token)) {
       const auto late = judge_time(known->not_before, known->expires_at, now, config_.leeway);
       if (!late) return known->principal;
       if (*late == TokenRefusal::kExpired) mine.cache.erase(*token);
       return refuse(*late);
     }
-
-    const std::optional<TokenParts> parts = split_token(*token);
-    if (!parts) return refuse(TokenRefusal::kMalformed);
     const Verdict<const Key*> key = check_signature(mine, *parts);
     if (!key) return refuse(key.error());
 
@@ -269,8 +246,16 @@ class Verifier final : public TokenVerifier {
     const ExpectedClaims expected{.issuer = config_.issuer,
                                   .audience = config_.audience,
                                   .admin_audience = config_.admin_audience};
-    const std::optional<Claims> claims = parse_claims(*json, expected);
-    if (!claims) return refuse(TokenRefusal::kMalformed);
+    std::optional<Claims> claims = mine.shape.read({json->data(), json->size()});
+    if (!claims) {
+      ClaimPlaces places;
+      claims = parse_claims(*json, expected, &places);
+      if (!claims) return refuse(TokenRefusal::kMalformed);
+      // Not each time: where every payload looks different, remembering them is for nothing.
+      if (mine.unknown_shapes++ % 8 == 0) {
+        mine.shape.learn({json->data(), json->size()}, *claims, places);
+      }
+    }
     if (const auto late = judge_time(claims->not_before, claims->expires_at, now, config_.leeway)) {
       return refuse(*late);
     }
@@ -296,6 +281,23 @@ class Verifier final : public TokenVerifier {
     return token;
   }
 
+  /// A token whose header is that of the last good one, where that is of HS256: its parts are where
+  /// they were. A dot elsewhere is found by whoever decodes the part.
+  static std::optional<TokenParts> split_usual(const Local& mine, std::string_view token) {
+    constexpr std::size_t kSignature = 43;
+    const std::size_t dot = mine.header.size();
+    if (dot == 0 || token.size() < dot + 1 + 1 + kSignature || token[dot] != '.' ||
+        !token.starts_with(mine.header) || !mine.set->keys[mine.header_key].mac) {
+      return std::nullopt;
+    }
+    const std::size_t second = token.size() - kSignature - 1;
+    if (second <= dot + 1 || token[second] != '.') return std::nullopt;
+    return TokenParts{.header = token.substr(0, dot),
+                      .payload = token.substr(dot + 1, second - dot - 1),
+                      .signature = token.substr(second + 1),
+                      .signed_text = token.substr(0, second)};
+  }
+
   /// The key that made the signature.
   Verdict<const Key*> check_signature(Local& mine, const TokenParts& parts) {
     std::array<std::uint8_t, kMaxSignature> buffer;  // written before it is read
@@ -309,10 +311,9 @@ class Verifier final : public TokenVerifier {
     for (std::size_t i = 0; i < candidates->count; ++i) {
       const std::size_t place = candidates->places[i];
       const Key& key = mine.set->keys[place];
-      const bool good =
-          key.public_key ? verify_with_public_key(key.public_key.get(), key.source.algorithm,
-                                                  parts.signed_text, signature)
-                         : is_mac(mac_of(mine.contexts[place].get(), parts.signed_text), signature);
+      const bool good = key.mac ? is_mac(key.mac->of(parts.signed_text), signature)
+                                : verify_with_public_key(key.public_key.get(), key.source.algorithm,
+                                                         parts.signed_text, signature);
       if (!good) continue;
       if (candidates->count == 1 && mine.header != parts.header) {
         mine.header.assign(parts.header);
@@ -323,11 +324,18 @@ class Verifier final : public TokenVerifier {
     return refuse(TokenRefusal::kSignature);
   }
 
-  static bool is_mac(std::span<const std::uint8_t> mac, std::span<const std::uint8_t> signature) {
-    const auto text = [](std::span<const std::uint8_t> bytes) {
-      return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    };
-    return common::equal_constant_time(text(mac), text(signature));
+  static bool is_mac(const HmacSha256::Mac& mac, std::span<const std::uint8_t> signature) {
+    if (signature.size() != mac.size()) return false;
+    // Word by word and to the end: the time does not depend on where they differ.
+    std::uint64_t differs = 0;
+    for (std::size_t i = 0; i < mac.size(); i += sizeof differs) {
+      std::uint64_t one = 0;
+      std::uint64_t other = 0;
+      std::memcpy(&one, mac.data() + i, sizeof one);
+      std::memcpy(&other, signature.data() + i, sizeof other);
+      differs |= one ^ other;
+    }
+    return differs == 0;
   }
 
   /// A token with a `kid` is tried with the keys of that name, or else with those without any; one
@@ -398,8 +406,7 @@ std::string make_hs256_token(const TokenClaims& claims, const VerificationKey& k
                                     {"iat", seconds(claims.issued_at)},
                                     {"exp", seconds(claims.expires_at)}};
   std::string token = encode(header) + "." + encode(payload);
-  const MacContext context = keyed_context(key.secret);
-  const auto mac = mac_of(context.get(), token);
+  const HmacSha256::Mac mac = HmacSha256(key.secret).of(token);
   token += '.';
   token += common::base64url_encode(mac);
   return token;

@@ -391,6 +391,115 @@ TEST(Claims, MatchTheIssuerToTheLetter) {
 
 // ---- who and when
 
+/// As parse_claims() takes a text, with what it says of places.
+struct Parsed {
+  explicit Parsed(std::string json) : text(std::move(json)) {
+    std::string copy = text;
+    claims = parse_claims(copy, kExpected, &places);
+    if (claims && claims->subject.data() != nullptr) subject = claims->subject;
+  }
+  std::string text;
+  std::optional<Claims> claims;
+  ClaimPlaces places;
+  std::string subject;
+};
+
+ClaimsShape shape_of(const std::string& text) {
+  const Parsed parsed(text);
+  ClaimsShape shape;
+  if (parsed.claims) shape.learn(text, *parsed.claims, parsed.places);
+  return shape;
+}
+
+const std::string kUsualPayload =
+    R"({"iss":"me","aud":"m","sub":"1000000007","iat":1796000000,"nbf":1796000001,"exp":1796003600})";
+
+TEST(ClaimsShape, ReadsTheDigitsOfAPayloadThatLooksTheSame) {
+  const ClaimsShape shape = shape_of(kUsualPayload);
+  const std::string other =
+      R"({"iss":"me","aud":"m","sub":"9999999999","iat":1796000009,"nbf":1796000002,"exp":1796009999})";
+  const auto claims = shape.read(other);
+  ASSERT_TRUE(claims);
+  EXPECT_EQ(claims->subject, "9999999999");
+  EXPECT_EQ(claims->expires_at, Instant{seconds{1'796'009'999}});
+  EXPECT_EQ(claims->not_before, Instant{seconds{1'796'000'009}});
+  EXPECT_TRUE(claims->issuer_matches);
+  EXPECT_TRUE(claims->for_members);
+  EXPECT_FALSE(claims->for_admins);
+  const auto number = shape_of(R"({"exp":200,"sub":42})").read(R"({"exp":201,"sub":43})");
+  ASSERT_TRUE(number);
+  EXPECT_EQ(number->subject_number, 43);
+  EXPECT_EQ(number->expires_at, Instant{seconds{201}});
+}
+
+TEST(ClaimsShape, LeavesEverythingElseToTheParser) {
+  const ClaimsShape shape = shape_of(kUsualPayload);
+  ASSERT_TRUE(shape.read(kUsualPayload));
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"1000000007", "100000000x"},
+                                                        {"1000000007", "10000000\"7"},
+                                                        {"1000000007", "100000007"},
+                                                        {"1796000000", "0796000000"},
+                                                        {"1796000000", "179600000."},
+                                                        {"1796000000", "-796000000"},
+                                                        {"\"me\"", "\"mE\""},
+                                                        {"\"m\"", "\"a\""},
+                                                        {"iat", "ibt"},
+                                                        {"}", "} "}}) {
+    std::string text = kUsualPayload;
+    text.replace(text.find(from), from.size(), to);
+    EXPECT_FALSE(shape.read(text)) << text;
+  }
+  // More digits than a date may have are judged by the parser, too.
+  EXPECT_FALSE(shape_of(R"({"exp":253402300799})").read(R"({"exp":253402300800})"));
+  EXPECT_FALSE(ClaimsShape().read(kUsualPayload)) << "nothing was learned";
+}
+
+TEST(ClaimsShape, LearnsOnlyWhatIsPlain) {
+  for (const std::string& text : std::vector<std::string>{
+           R"({"exp":1.5})", R"({"exp":2e2})", R"({"exp":200,"sub":"x"})",
+           R"({"exp":200,"sub":"\u0034"})", R"({"exp":200,"s\u0075b":"4"})",
+           R"({"exp":200,"sub":-1})", R"({"exp":200,"sub":"1234567890123456789"})",
+           R"({"exp":200,"x":")" + std::string(512, 'x') + "\"}"}) {
+    ASSERT_TRUE(good(text)) << text;
+    EXPECT_FALSE(shape_of(text).read(text)) << text;
+  }
+}
+
+RC_GTEST_PROP(ClaimsShape, NeverContradictsTheParser, ()) {
+  const auto digits = [](std::size_t count) {
+    return *rc::gen::container<std::string>(count,
+                                            rc::gen::inRange('0', static_cast<char>('9' + 1)));
+  };
+  const auto payload = [&](std::size_t sub, std::size_t exp, std::size_t iat, bool quoted) {
+    const std::string quote = quoted ? "\"" : "";
+    return R"({"iss":"me","aud":"m","sub":)" + quote + digits(sub) + quote + R"(,"exp":)" +
+           digits(exp) + R"(,"iat":)" + digits(iat) + R"(,"x":[1,"2"]})";
+  };
+  const auto size = rc::gen::inRange<std::size_t>(1, 14);
+  const std::size_t sub = *size;
+  const std::size_t exp = *size;
+  const std::size_t iat = *size;
+  const bool quoted = *rc::gen::arbitrary<bool>();
+  const ClaimsShape shape = shape_of(payload(sub, exp, iat, quoted));
+  std::string text = payload(sub, exp, iat, quoted);
+  if (*rc::gen::arbitrary<bool>()) {
+    const auto at = *rc::gen::inRange<std::size_t>(0, text.size());
+    text[at] = *rc::gen::element('0', '9', '"', ',', ' ', '-', '.', 'e', 'x', '}');
+  }
+  const auto claims = shape.read(text);
+  const Parsed parsed(text);
+  if (!claims) return;
+  RC_ASSERT(parsed.claims.has_value());
+  RC_ASSERT(claims->subject == parsed.subject);
+  RC_ASSERT(claims->subject_number == parsed.claims->subject_number);
+  RC_ASSERT(claims->expires_at == parsed.claims->expires_at);
+  RC_ASSERT(claims->not_before == parsed.claims->not_before);
+  RC_ASSERT(claims->issuer_matches == parsed.claims->issuer_matches);
+  RC_ASSERT(claims->for_members == parsed.claims->for_members);
+  RC_ASSERT(claims->for_admins == parsed.claims->for_admins);
+}
+
 TEST(TokenTime, IsAHalfOpenInterval) {
   const Instant from{seconds{1000}};
   const Instant to{seconds{2000}};
