@@ -26,6 +26,7 @@
 #include "common/text.hpp"
 #include "http/answer.hpp"
 #include "http/parser.hpp"
+#include "http/poller.hpp"
 #include "http/tls.hpp"
 
 namespace doorbuster::http {
@@ -37,7 +38,8 @@ using common::Steady;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Asio waits; the system calls are made here, so that it can be seen how many there are.
+// Asio waits for the listening socket and for our own epoll set (poller.hpp); the system calls are
+// made here, so that it can be seen how many there are.
 using IoContext = boost::asio::io_context;
 using Descriptor = boost::asio::posix::basic_stream_descriptor<IoContext::executor_type>;
 using Timer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
@@ -241,7 +243,11 @@ class Connection;
 class LoopPart : public std::enable_shared_from_this<LoopPart> {
  public:
   LoopPart(std::shared_ptr<Shared> shared, common::Loop& loop, std::size_t number)
-      : shared_(std::move(shared)), loop_(loop), timer_(loop.io()), first_(number == 0) {
+      : shared_(std::move(shared)),
+        loop_(loop),
+        ready_(loop.io(), poller_.descriptor()),
+        timer_(loop.io()),
+        first_(number == 0) {
     const std::string prefix = shared_->id_prefix + '-' + std::to_string(number) + '-';
     id_prefix_size_ = prefix.copy(id_.data(), id_.size() - 16);
     const ServerConfig& c = shared_->config;
@@ -252,7 +258,10 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
     refresh_date();
   }
 
-  void start() { arm_sweep(); }
+  void start() {
+    arm_sweep();
+    wait_ready();
+  }
   void adopt(OwnedSocket socket, std::string peer, bool room);
   void stop_gracefully();
   void close_all();
@@ -260,6 +269,8 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
   [[nodiscard]] Shared& shared() noexcept { return *shared_; }
   [[nodiscard]] common::Loop& loop() noexcept { return loop_; }
   [[nodiscard]] Steady now() const noexcept { return loop_.clock().steady(); }
+  /// For deadlines: when the work at hand began, or now.
+  [[nodiscard]] Steady recently() const noexcept { return working_ ? work_began_ : now(); }
   [[nodiscard]] std::string_view date() const noexcept { return date_; }
 
   /// A fresh request id; valid until the next one.
@@ -275,7 +286,24 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
     return connections_.size() - 1;
   }
   void remove(std::size_t slot);
+  /// False: the kernel watches no more sockets for us.
+  [[nodiscard]] bool watch(int socket, Connection& connection) noexcept {
+    return poller_.add(socket, &connection);
+  }
+  /// Has the connection told once more, soon, that it is readable.
+  void read_later(std::shared_ptr<Connection> connection);
   void set_deadline(std::size_t slot, Steady at) noexcept { deadlines_[slot] = at; }
+
+  /// The router's answer; good until the next one. In a rush it is the same one each time.
+  const Router::Match& find_route(Method method, std::string_view path) {
+    if (match_.route == nullptr || method != matched_method_ || path != matched_path_) {
+      matched_path_.assign(path);
+      matched_method_ = method;
+      // Of our copy, which the match's views then point into.
+      match_ = shared_->router.find(method, matched_path_);
+    }
+    return match_;
+  }
 
   /// Shared by the loop's connections, of which one works at a time: idle ones own no buffers.
   std::vector<char> input = std::vector<char>(kReadSize);
@@ -287,6 +315,18 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
   Connection* active = nullptr;  ///< the one that works, if any
 
  private:
+  void wait_ready() {
+    ready_.async_wait(Descriptor::wait_read, [self = shared_from_this()](const error_code& error) {
+      if (error || self->closed_) return;
+      self->take_events();
+      self->wait_ready();
+    });
+  }
+  void take_events();
+  void take_later();
+  template <class F>
+  void work(F function);
+
   void arm_sweep() {
     timer_.expires_after(interval_);
     timer_.async_wait([self = shared_from_this()](const error_code& error) {
@@ -304,13 +344,23 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
 
   const std::shared_ptr<Shared> shared_;
   common::Loop& loop_;
+  Poller poller_;
+  Descriptor ready_;  ///< owns the poller's descriptor
   Timer timer_;
   const bool first_;
+  bool working_ = false;  ///< events are being handed out
+  Steady work_began_{};
+  // Closed while events are handed out, of which one may still name them.
+  std::vector<std::shared_ptr<Connection>> gone_;
+  std::vector<std::shared_ptr<Connection>> later_;
   milliseconds interval_{};
   bool closed_ = false;
   // Apart from the connections: a sweep over tens of thousands reads one short array.
   std::vector<Steady> deadlines_;
   std::vector<std::shared_ptr<Connection>> connections_;
+  Router::Match match_;
+  Method matched_method_ = Method::kGet;
+  std::string matched_path_;
   std::string date_;
   std::chrono::sys_seconds date_second_{};
   std::array<char, 48> id_{};  ///< begins with what is the same in all ids of this loop
@@ -327,7 +377,7 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
 /// C4: a handler runs to its end whatever becomes of the connection.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<LoopPart> part, Descriptor socket, std::string peer,
+  Connection(std::shared_ptr<LoopPart> part, OwnedSocket socket, std::string peer,
              std::unique_ptr<TlsSession> tls, std::atomic<std::size_t>& counted)
       : part_(std::move(part)),
         socket_(std::move(socket)),
@@ -337,7 +387,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   /// Once, right after construction.
   void start() {
-    slot_ = part_->add(shared_from_this());
+    if (!enter()) return;
     // A client of TLS has the time of a header for its handshake.
     wanted_ = tls_ ? Phase::kHead : Phase::kIdle;
     progressed_ = true;
@@ -346,10 +396,27 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   /// Instead of start(): one connection too many.
   void start_refused() {
-    slot_ = part_->add(shared_from_this());
+    if (!enter()) return;
     const Working working(*this);
     refuse(error_response(kBusy, Language::kEnglish), {});
     flush();
+    settle();
+  }
+
+  /// read_later()'s answer.
+  void on_later() {
+    told_later_ = false;
+    on_events(0);
+  }
+
+  /// What the poller says of the socket.
+  void on_events(std::uint32_t events) {
+    if (closed_) return;
+    if ((events & Poller::kReadable) != 0) readable_ = true;
+    if ((events & Poller::kEnded) != 0) end_is_near_ = true;
+    const Working working(*this);
+    if ((events & Poller::kWritable) != 0 && !pending_.empty()) on_writable();
+    if (readable_ && listens()) receive();
     settle();
   }
 
@@ -431,30 +498,34 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // --- reading ---
 
-  void wait_read() {
-    if (reading_) return;
-    reading_ = true;
-    socket_.async_wait(Descriptor::wait_read, [self = shared_from_this()](const error_code& error) {
-      self->reading_ = false;
-      if (!error) self->on_readable();
-    });
+  [[nodiscard]] bool enter() {
+    slot_ = part_->add(shared_from_this());
+    if (part_->watch(socket_.get(), *this)) return true;
+    figures().refused(Refused::kAcceptError);
+    close();
+    return false;
   }
 
-  void on_readable() {
-    if (closed_) return;
-    const Working working(*this);
-    receive();
-    settle();
+  /// Whether what the client sends is of use now; otherwise it waits in the kernel.
+  [[nodiscard]] bool listens() const noexcept {
+    if (closed_ || ended_) return false;
+    if (phase_ == Phase::kLinger) return true;
+    return in_flight_ == nullptr && !closing_ && unsent() <= kMaxUnsent &&
+           (stream_ == nullptr || in_.empty());
   }
 
   /// One system call, and all that follows from what it brought.
   void receive() {
     std::vector<char>& input = part_->input;
-    const ssize_t got = ::recv(socket_.native_handle(), input.data(), input.size(), MSG_DONTWAIT);
+    const ssize_t got = ::recv(socket_.get(), input.data(), input.size(), MSG_DONTWAIT);
     if (got < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close();
+      if (errno == EINTR) return;
+      readable_ = false;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) close();
       return;
     }
+    // A short read has emptied the socket, and what comes later is told by another edge.
+    if (static_cast<std::size_t>(got) < input.size() && !end_is_near_) readable_ = false;
     if (got == 0) return on_end();
     if (phase_ == Phase::kLinger) return;  // nobody will answer that
     const std::string_view bytes(input.data(), static_cast<std::size_t>(got));
@@ -469,6 +540,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   /// The client will send nothing more. It may still read: what was asked before gets its answer.
   void on_end() {
     ended_ = true;
+    readable_ = false;
     if (stream_ || (pending_.empty() && in_flight_ == nullptr)) close();
   }
 
@@ -548,7 +620,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (head.state == ParseState::kRefused) {
       return refuse_bytes(head.status, head.reason, data);
     }
-    const Router::Match match = shared().router.find(view.method, view.path);
+    const Router::Match& match = part_->find_route(view.method, view.path);
     const std::size_t max_body = match.route != nullptr ? match.route->max_body : kDefaultMaxBody;
     if (head.content_length > max_body) return refuse_bytes(413, {}, data);
 
@@ -773,40 +845,28 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     const std::size_t sent = send_some(bytes);
     if (closed_ || sent == bytes.size()) return;
     pending_.assign(bytes.substr(sent));
-    write_deadline_ = part_->now() + shared().config.write_timeout;
+    write_deadline_ = part_->recently() + shared().config.write_timeout;
   }
 
   /// One system call. Closes the connection when the client is gone.
   std::size_t send_some(std::string_view bytes) {
     const ssize_t sent =
-        ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close();
     return 0;
   }
 
-  void wait_write() {
-    if (writing_) return;
-    writing_ = true;
-    socket_.async_wait(Descriptor::wait_write,
-                       [self = shared_from_this()](const error_code& error) {
-                         self->writing_ = false;
-                         if (!error) self->on_writable();
-                       });
-  }
-
   void on_writable() {
-    if (closed_ || pending_.empty()) return;
     const std::size_t sent = send_some(std::string_view(pending_).substr(pending_sent_));
     if (closed_) return;
-    if (sent > 0) write_deadline_ = part_->now() + shared().config.write_timeout;
+    if (sent > 0) write_deadline_ = part_->recently() + shared().config.write_timeout;
     pending_sent_ += sent;
     if (unsent() == 0) {
       pending_ = std::string();
       pending_sent_ = 0;
       progressed_ = true;
     }
-    const Working working(*this);
     pump();
   }
 
@@ -821,16 +881,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       if (shared().stopping && may_begin() && in_.empty()) closing_ = true;
       if (closing_) return linger();
     }
-    if (!pending_.empty()) wait_write();
-    const bool listens = in_flight_ == nullptr && !closing_ && unsent() <= kMaxUnsent &&
-                         (stream_ == nullptr || in_.empty());
-    if (!ended_ && (listens || phase_ == Phase::kLinger)) wait_read();
+    if (readable_ && !told_later_ && listens()) {
+      told_later_ = true;
+      part_->read_later(shared_from_this());
+    }
 
     if (phase_ != Phase::kLinger) {
       const Phase next = in_flight_ ? Phase::kHandler : stream_ ? Phase::kStream : wanted_;
       if (next != phase_ || progressed_) {
         phase_ = next;
-        phase_deadline_ = part_->now() + time_for(next);
+        phase_deadline_ = part_->recently() + time_for(next);
       }
     }
     progressed_ = false;
@@ -874,14 +934,14 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       if (closed_) return;
       if (!pending_.empty()) return settle();
     }
-    if (ended_ || ::shutdown(socket_.native_handle(), SHUT_WR) != 0) return close();
+    if (ended_ || ::shutdown(socket_.get(), SHUT_WR) != 0) return close();
     phase_ = Phase::kLinger;
-    phase_deadline_ = part_->now() + kLingerTime;
+    phase_deadline_ = part_->recently() + kLingerTime;
     settle();
   }
 
   const std::shared_ptr<LoopPart> part_;
-  Descriptor socket_;
+  OwnedSocket socket_;
   const std::string peer_;
   const std::unique_ptr<TlsSession> tls_;
   std::atomic<std::size_t>& counted_;  ///< in Shared, which part_ keeps
@@ -899,12 +959,13 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Phase phase_ = Phase::kIdle;
   Phase wanted_ = Phase::kIdle;  ///< the phase when nothing runs
   bool progressed_ = false;      ///< the phase's time begins anew
-  bool reading_ = false;
-  bool writing_ = false;
-  bool continued_ = false;  ///< "100 Continue" is on its way
-  bool closing_ = false;    ///< the last answer is written: begin nothing more
-  bool ended_ = false;      ///< the client has closed its side
-  bool tls_open_ = false;   ///< the handshake is done
+  bool readable_ = false;        ///< the socket may hold something that was not read yet
+  bool told_later_ = false;      ///< it is in the loop's list of those that are
+  bool end_is_near_ = false;     ///< the client will send no more than what the socket holds
+  bool continued_ = false;       ///< "100 Continue" is on its way
+  bool closing_ = false;         ///< the last answer is written: begin nothing more
+  bool ended_ = false;           ///< the client has closed its side
+  bool tls_open_ = false;        ///< the handshake is done
   bool said_goodbye_ = false;
   bool closed_ = false;
 
@@ -921,8 +982,8 @@ void Connection::close() {
   pending_ = std::string();
   pending_sent_ = 0;
   part_->remove(slot_);
-  error_code ignored;
-  socket_.close(ignored);
+  // Which also ends its place in the poller.
+  ::close(socket_.release());
   shared().left(counted_);
 }
 
@@ -1004,17 +1065,8 @@ void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
     shared_->left(counted);
     return;
   }
-  Descriptor descriptor(loop_.io());
-  error_code error;
-  descriptor.assign(socket.get(), error);
-  if (error) {  // the kernel watches no more sockets for us
-    shared_->figures.refused(Refused::kAcceptError);
-    shared_->left(counted);
-    return;
-  }
-  socket.release();
   const auto connection = std::make_shared<Connection>(
-      shared_from_this(), std::move(descriptor), std::move(peer), std::move(session), counted);
+      shared_from_this(), std::move(socket), std::move(peer), std::move(session), counted);
   if (room) {
     connection->start();
   } else {
@@ -1022,7 +1074,39 @@ void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
   }
 }
 
+template <class F>
+void LoopPart::work(F function) {
+  work_began_ = now();
+  working_ = true;
+  function();
+  working_ = false;
+  gone_.clear();
+}
+
+void LoopPart::take_events() {
+  work([this] {
+    for (const epoll_event& event : poller_.take()) {
+      static_cast<Connection*>(event.data.ptr)->on_events(event.events);
+    }
+  });
+}
+
+void LoopPart::read_later(std::shared_ptr<Connection> connection) {
+  later_.push_back(std::move(connection));
+  // Behind what is posted already: a client that sends without end must not keep others waiting.
+  if (later_.size() == 1) {
+    boost::asio::post(loop_.io(), [self = shared_from_this()] { self->take_later(); });
+  }
+}
+
+void LoopPart::take_later() {
+  work([this, now_due = std::exchange(later_, {})] {
+    for (const std::shared_ptr<Connection>& connection : now_due) connection->on_later();
+  });
+}
+
 void LoopPart::remove(std::size_t slot) {
+  if (working_) gone_.push_back(connections_[slot]);
   const std::size_t last = connections_.size() - 1;
   if (slot != last) {
     connections_[slot] = std::move(connections_[last]);
@@ -1058,6 +1142,8 @@ void LoopPart::stop_gracefully() {
 void LoopPart::close_all() {
   closed_ = true;
   timer_.cancel();
+  error_code ignored;
+  ready_.close(ignored);
   const std::vector<std::shared_ptr<Connection>> all = connections_;
   for (const std::shared_ptr<Connection>& connection : all) connection->close();
   if (first_) shared_->figures.connections(shared_->connections);
