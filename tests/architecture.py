@@ -19,7 +19,8 @@ ALLOWED = {
     "payment": ["common", "db", "http", "edge", "engine", "admin", "sale"],
     "rush": ["common", "edge"],
     "sim": ["common", "db", "edge", "engine", "admin", "sale", "payment", "rush"],
-    "app": ["common", "db", "http", "edge", "engine", "admin", "sale", "payment", "rush"],
+    "bench": ["common", "db", "edge", "engine", "rush"],
+    "app": ["common", "db", "http", "edge", "engine", "admin", "sale", "payment", "rush", "bench"],
 }
 
 # Driver headers, and the only places that may include them.

@@ -10,11 +10,11 @@
 #include <fstream>
 
 #include "app/api_client.hpp"
-#include "app/bench.hpp"
 #include "app/config_flags.hpp"
 #include "app/doctor.hpp"
 #include "app/serve.hpp"
 #include "app/verify.hpp"
+#include "bench/bench.hpp"
 #include "db/database.hpp"
 #include "db/migrations.hpp"
 #include "rush/rush.hpp"
@@ -358,21 +358,23 @@ int main(int argc, char** argv) {
     code = run_rush_command(rush_config, rush_json, curve);
   });
 
-  CLI::App& bench = *program.add_subcommand(
+  CLI::App& bench_command = *program.add_subcommand(
       "bench", "Print figures of this machine; starts servers of its own on loopback");
-  app::BenchConfig bench_config;
-  bench.add_option("--runs", bench_config.runs, "Alternating runs; medians are printed")
+  bench::BenchConfig bench_config;
+  bench_command.add_option("--runs", bench_config.runs, "Alternating runs; medians are printed")
       ->check(CLI::Range(1, 50))
       ->capture_default_str();
-  bench.add_option("--members", bench_config.members, "Buyers of the rush")
+  bench_command.add_option("--members", bench_config.members, "Buyers of the rush")
       ->check(CLI::Range(std::int64_t{1000}, std::int64_t{5'000'000}))
       ->capture_default_str();
-  bench.add_option("--units", bench_config.units, "Units of the rush")
+  bench_command.add_option("--units", bench_config.units, "Units of the rush")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
-  bench.add_flag("--json", bench_config.as_json, "Answer as JSON");
-  bench.callback([&] {
-    const Result<int> done = app::bench(bench_config);
+  bench_command.add_option("--only", bench_config.only, "These figures, not all of them")
+      ->check(CLI::IsMember(bench::figure_names()));
+  bench_command.add_flag("--json", bench_config.as_json, "Answer as JSON");
+  bench_command.callback([&] {
+    const Result<int> done = bench::bench(bench_config, common::SystemClock());
     code = done ? *done : fail_with(done.error());
   });
 
