@@ -1,6 +1,6 @@
 #include "common/clock.hpp"
 
-#include <cstdio>
+#include <cstdint>
 
 namespace doorbuster::common {
 namespace {
@@ -28,16 +28,22 @@ std::string to_rfc3339(Instant at) {
   const auto date = std::chrono::floor<std::chrono::days>(at);
   const year_month_day ymd{date};
   const std::chrono::hh_mm_ss time{at - date};
-  char text[40];
-  const int size = std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02ld:%02ld:%02ld",
-                                 static_cast<int>(ymd.year()), static_cast<unsigned>(ymd.month()),
-                                 static_cast<unsigned>(ymd.day()), time.hours().count(),
-                                 time.minutes().count(), static_cast<long>(time.seconds().count()));
-  std::string out(text, static_cast<std::size_t>(size));
+  // Written by hand: an order says when it ends, and printf takes ten times as long.
+  std::string out = "0000-00-00T00:00:00";
+  const auto put = [&out](std::size_t begin, std::size_t count, std::int64_t value) {
+    for (std::size_t i = count; i-- > 0; value /= 10) {
+      out[begin + i] = static_cast<char>('0' + value % 10);
+    }
+  };
+  put(0, 4, static_cast<int>(ymd.year()));
+  put(5, 2, static_cast<unsigned>(ymd.month()));
+  put(8, 2, static_cast<unsigned>(ymd.day()));
+  put(11, 2, time.hours().count());
+  put(14, 2, time.minutes().count());
+  put(17, 2, time.seconds().count());
   if (time.subseconds().count() != 0) {
-    const int more =
-        std::snprintf(text, sizeof text, ".%06ld", static_cast<long>(time.subseconds().count()));
-    out.append(text, static_cast<std::size_t>(more));
+    out += ".000000";
+    put(20, 6, time.subseconds().count());
   }
   out += 'Z';
   return out;

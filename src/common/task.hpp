@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/executor.hpp"
+#include "common/frames.hpp"
 #include "common/result.hpp"
 
 namespace doorbuster::common {
@@ -22,7 +23,7 @@ class Task;
 namespace detail {
 
 /// What the promises of all tasks share: at its end a task passes control to its awaiter.
-class TaskPromiseBase {
+class TaskPromiseBase : public PooledFrame {
  public:
   struct Final {
     bool await_ready() noexcept { return false; }
@@ -113,7 +114,7 @@ inline Task<void> detail::TaskPromise<void>::get_return_object() noexcept {
 namespace detail {
 /// Owns itself: the frame goes when the coroutine ends.
 struct Detached {
-  struct promise_type {
+  struct promise_type : PooledFrame {
     Detached get_return_object() noexcept { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }

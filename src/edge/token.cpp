@@ -12,8 +12,8 @@
 #include <mutex>
 #include <span>
 
+#include "common/hmac.hpp"
 #include "common/text.hpp"
-#include "edge/hmac.hpp"
 #include "edge/jwt.hpp"
 #include "edge/openssl.hpp"
 #include "edge/token_cache.hpp"
@@ -22,6 +22,7 @@ namespace doorbuster::edge {
 
 namespace {
 
+using common::HmacSha256;
 using common::Instant;
 using common::MemberId;
 
@@ -193,6 +194,7 @@ class Verifier final : public TokenVerifier {
   struct Local {
     std::uint64_t version = 0;
     std::shared_ptr<const KeySet> set;
+    std::vector<HmacSha256::Beginning> beginnings;  ///< one for each key
     TokenCache<Verified> cache{0};
     // The header of the last good token and its key: tokens of one issuer share it to the letter.
     std::string header;
@@ -211,6 +213,7 @@ class Verifier final : public TokenVerifier {
       }
       kept.version = kept.set->version;
       kept.cache = TokenCache<Verified>(config_.cache_entries);
+      kept.beginnings.resize(kept.set->keys.size());
     }
     return kept;
   }
@@ -311,9 +314,10 @@ class Verifier final : public TokenVerifier {
     for (std::size_t i = 0; i < candidates->count; ++i) {
       const std::size_t place = candidates->places[i];
       const Key& key = mine.set->keys[place];
-      const bool good = key.mac ? is_mac(key.mac->of(parts.signed_text), signature)
-                                : verify_with_public_key(key.public_key.get(), key.source.algorithm,
-                                                         parts.signed_text, signature);
+      const bool good =
+          key.mac ? is_mac(key.mac->of(parts.signed_text, mine.beginnings[place]), signature)
+                  : verify_with_public_key(key.public_key.get(), key.source.algorithm,
+                                           parts.signed_text, signature);
       if (!good) continue;
       if (candidates->count == 1 && mine.header != parts.header) {
         mine.header.assign(parts.header);

@@ -1,4 +1,4 @@
-#include "edge/hmac.hpp"
+#include "common/hmac.hpp"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -8,10 +8,10 @@
 
 #include "common/text.hpp"
 
-namespace doorbuster::edge {
+namespace doorbuster::common {
 namespace {
 
-std::string hex(const HmacSha256::Mac& mac) { return common::hex_encode(mac); }
+std::string hex(const HmacSha256::Mac& mac) { return hex_encode(mac); }
 
 TEST(HmacSha256, GivesTheAnswersOfRfc4231) {
   EXPECT_EQ(hex(HmacSha256(std::string(20, '\x0b')).of("Hi There")),
@@ -41,5 +41,18 @@ TEST(HmacSha256, AgreesWithOpensslWhateverTheLengths) {
   }
 }
 
+TEST(HmacSha256, IsTheSameWithABeginningWhateverCameBefore) {
+  const HmacSha256 mac("a key");
+  HmacSha256::Beginning beginning;
+  const std::string same(64, 's');
+  for (const std::string& text :
+       {same, same + "x", std::string(63, 's'), std::string(63, 's') + "t" + "x", same + "xy",
+        std::string("short"), std::string(), std::string(63, 's') + "tx", std::string(300, 's'),
+        "x" + same, same + std::string(64, 's')}) {
+    EXPECT_EQ(mac.of(text, beginning), mac.of(text)) << text;
+    EXPECT_EQ(mac.of(text, beginning), mac.of(text)) << text;
+  }
+}
+
 }  // namespace
-}  // namespace doorbuster::edge
+}  // namespace doorbuster::common

@@ -2,7 +2,7 @@
 // up for each MAC, which costs half as much again as the MAC of a token itself.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
-#include "edge/hmac.hpp"
+#include "common/hmac.hpp"
 
 #include <openssl/sha.h>
 
@@ -10,12 +10,13 @@
 #include <bit>
 #include <cstring>
 
-namespace doorbuster::edge {
+namespace doorbuster::common {
 namespace {
 
-constexpr std::size_t kBlock = SHA256_CBLOCK;
+constexpr std::size_t kBlock = HmacSha256::kBlock;
+static_assert(kBlock == SHA256_CBLOCK);
 using Block = std::array<std::uint8_t, kBlock>;
-using Hash = std::array<std::uint32_t, 8>;
+using Hash = HmacSha256::State;
 
 // Written out, the bytes of a word are stored one by one.
 std::uint32_t big_endian(std::uint32_t word) noexcept {
@@ -37,19 +38,23 @@ SHA256_CTX continued(const Hash& hash) noexcept {
   return state;
 }
 
+Hash hash_of(const SHA256_CTX& state) noexcept {
+  Hash hash{};
+  std::copy(std::begin(state.h), std::end(state.h), hash.begin());
+  return hash;
+}
+
 Hash after_key(const Block& key, std::uint8_t pad) noexcept {
   Block block = key;
   for (std::uint8_t& byte : block) byte ^= pad;
   SHA256_CTX state{};
   SHA256_Init(&state);
   add_blocks(state, block.data(), block.size());
-  Hash hash{};
-  std::copy(std::begin(state.h), std::end(state.h), hash.begin());
-  return hash;
+  return hash_of(state);
 }
 
-/// The digest of one block (of which `from` is the hash) and `text`.
-HmacSha256::Mac digest(const Hash& from, std::string_view text) noexcept {
+/// The digest of `before` bytes (whole blocks, of which `from` is the hash) and `text`.
+HmacSha256::Mac digest(const Hash& from, std::size_t before, std::string_view text) noexcept {
   SHA256_CTX state = continued(from);
   const std::size_t whole = text.size() / kBlock * kBlock;
   add_blocks(state, text.data(), whole);
@@ -59,7 +64,7 @@ HmacSha256::Mac digest(const Hash& from, std::string_view text) noexcept {
   std::memcpy(last.data(), rest.data(), rest.size());
   last[rest.size()] = 0x80;
   const std::size_t size = rest.size() + 1 + 8 <= kBlock ? kBlock : 2 * kBlock;
-  const std::uint64_t bits = big_endian(std::uint64_t{8} * (kBlock + text.size()));
+  const std::uint64_t bits = big_endian(std::uint64_t{8} * (before + text.size()));
   std::memcpy(last.data() + size - sizeof bits, &bits, sizeof bits);
   add_blocks(state, last.data(), size);
   HmacSha256::Mac out;
@@ -84,8 +89,21 @@ HmacSha256::HmacSha256(std::string_view key) noexcept {
 }
 
 HmacSha256::Mac HmacSha256::of(std::string_view text) const noexcept {
-  const Mac inner = digest(inner_, text);
-  return digest(outer_, {reinterpret_cast<const char*>(inner.data()), inner.size()});
+  const Mac inner = digest(inner_, kBlock, text);
+  return digest(outer_, kBlock, {reinterpret_cast<const char*>(inner.data()), inner.size()});
 }
 
-}  // namespace doorbuster::edge
+HmacSha256::Mac HmacSha256::of(std::string_view text, Beginning& beginning) const noexcept {
+  if (text.size() < kBlock) return of(text);
+  if (!beginning.known || std::memcmp(beginning.text.data(), text.data(), kBlock) != 0) {
+    SHA256_CTX state = continued(inner_);
+    add_blocks(state, text.data(), kBlock);
+    std::memcpy(beginning.text.data(), text.data(), kBlock);
+    beginning.state = hash_of(state);
+    beginning.known = true;
+  }
+  const Mac inner = digest(beginning.state, 2 * kBlock, text.substr(kBlock));
+  return digest(outer_, kBlock, {reinterpret_cast<const char*>(inner.data()), inner.size()});
+}
+
+}  // namespace doorbuster::common
