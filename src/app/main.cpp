@@ -372,6 +372,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   bench_command.add_option("--only", bench_config.only, "These figures, not all of them")
       ->check(CLI::IsMember(bench::figure_names()));
+  bench_command
+      .add_option("--other", bench_config.other,
+                  "Another build of this program, measured beside this one (sold-out)")
+      ->check(CLI::ExistingFile);
   bench_command.add_flag("--json", bench_config.as_json, "Answer as JSON");
   bench_command.callback([&] {
     const Result<int> done = bench::bench(bench_config, common::SystemClock());

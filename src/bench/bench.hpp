@@ -17,6 +17,8 @@ struct BenchConfig {
   std::int64_t members = 500'000;  ///< buyers of the rush; 1,000 to 5,000,000
   std::int64_t units = 10'000;     ///< units of the rush and of the durable purchases
   std::vector<std::string> only;   ///< of figure_names(); empty: all
+  /// Another build of this program, to be measured beside this one where refusals are; empty: none.
+  std::string other;
   bool as_json = false;
 };
 

@@ -36,7 +36,7 @@ struct LoadResult {
   std::uint64_t usual = 0;
   std::uint64_t other = 0;
   rush::LatencyHistogram times;  ///< from a request's write to its answer
-  double own_share = 0;  ///< of the time that this thread was on its core: near 1, it is the limit
+  double busy = 0;  ///< of the time that it had answers to take: near 1, it was the limit itself
   [[nodiscard]] double per_second() const { return static_cast<double>(usual + other) / seconds; }
 };
 

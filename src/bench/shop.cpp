@@ -37,14 +37,14 @@ Result<rush::CallAnswer> get(const std::string& url, const std::string& path,
 
 }  // namespace
 
-Result<std::unique_ptr<Shop>> Shop::start(const common::Clock& clock) {
+Result<std::unique_ptr<Shop>> Shop::start(const common::Clock& clock, const std::string& program) {
   auto shop = std::unique_ptr<Shop>(new Shop(clock));
   const Result<std::uint16_t> port = free_port();
   if (!port) return fail(port.error());
   shop->port_ = *port;
   const std::filesystem::path log = shop->folder_.path() / "server.log";
   auto process =
-      Process::exec({"/proc/self/exe", "serve", "--ledger", "sqlite:" + shop->ledger().string(),
+      Process::exec({program, "serve", "--ledger", "sqlite:" + shop->ledger().string(),
                      "--engine.order_id_key_file", (shop->folder_.path() / "order-id.key").string(),
                      "--http.port", std::to_string(*port), "--http.io_threads", "1"},
                     log);
@@ -144,7 +144,7 @@ Result<SoldOutItem> sell_out(const Shop& shop, std::int64_t units, const common:
   const common::Steady end = clock.steady() + kReadyPatience;
   std::int64_t number = 0;
   while (clock.steady() < end) {
-    const Requests one = purchases(*item, {{5 * kFirstMember + number++, 0}}, clock.now());
+    const Requests one = purchases(*item, {{4 * kFirstMember + number++, 0}}, clock.now());
     const Result<std::string> answer = fetch(shop.port(), one.bytes);
     if (!answer) return fail(answer.error());
     if (answer->starts_with("HTTP/1.1 410")) return sold;

@@ -14,11 +14,14 @@
 
 namespace doorbuster::bench {
 
+inline constexpr const char* kThisProgram = "/proc/self/exe";
+
 /// A server of this program with a ledger of its own, on the server's core with one I/O thread.
 class Shop {
  public:
   /// Returns when it is ready. Errors: kIo, kUnavailable (it did not become ready; names its log).
-  [[nodiscard]] static common::Result<std::unique_ptr<Shop>> start(const common::Clock& clock);
+  [[nodiscard]] static common::Result<std::unique_ptr<Shop>> start(
+      const common::Clock& clock, const std::string& program = kThisProgram);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string url() const;
@@ -46,6 +49,12 @@ struct Ask {
   std::int64_t token_number = 0;
 };
 inline constexpr std::int64_t kFirstMember = 1'000'000'000;
+/// Another member for each number up to 4 thousand million, none near the one before it: real
+/// members do not come sorted.
+[[nodiscard]] constexpr std::int64_t scattered(std::int64_t number) noexcept {
+  // A prime that does not divide the range: no two numbers meet.
+  return 5 * kFirstMember + (number * 2'654'435'761) % (5 * kFirstMember - 1);
+}
 [[nodiscard]] Requests purchases(std::int64_t item, const std::vector<Ask>& asks,
                                  common::Instant now);
 

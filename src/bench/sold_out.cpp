@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "bench/bare_loop.hpp"
 #include "bench/figures.hpp"
@@ -30,20 +31,6 @@ constexpr std::size_t kPipelinedSlice = 200'000;
 constexpr int kTries = 12;
 constexpr std::string_view kSmallest = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n";
 
-/// What is measured in turn, and what came out.
-struct Side {
-  std::string key;
-  std::string what;
-  std::uint16_t port = 0;
-  Process* process = nullptr;
-  std::size_t share = 1;  ///< sends the slice's requests divided by this
-  std::vector<double> per_second;
-  std::vector<double> per_cpu_second;  ///< by the time of its process alone
-  std::vector<double> own_share;
-  std::vector<double> neighbours;
-  rush::LatencyHistogram times;
-};
-
 /// The bare loop in a process of its own.
 Result<std::unique_ptr<Process>> start_bare(const std::string& answer, std::uint16_t& port) {
   const int socket = listen_on_loopback(port);
@@ -66,7 +53,7 @@ class Crowd {
       const bool holds = i % kHolderEvery == kHolderEvery / 2;
       asks_.push_back(
           holds ? Ask{sold_.holders[static_cast<std::size_t>(number_ % holders)].first, number_}
-                : Ask{2 * kFirstMember + number_, 0});
+                : Ask{scattered(number_), 0});
     }
     return purchases(sold_.item, asks_, clock_.now());
   }
@@ -96,6 +83,44 @@ class Crowd {
   mutable std::map<std::int64_t, std::string> by_member_;
 };
 
+/// A server of this program that has nothing left, and the requests of the slice at hand.
+struct Stall {
+  std::unique_ptr<Shop> shop;
+  SoldOutItem sold;
+  std::optional<Crowd> crowd;
+  Requests requests;
+  bool used = false;  ///< the requests were sent already, so their tokens are known
+};
+
+Result<std::unique_ptr<Stall>> open_stall(const std::string& program, const common::Clock& clock) {
+  auto stall = std::make_unique<Stall>();
+  auto shop = Shop::start(clock, program);
+  if (!shop) return fail(shop.error());
+  stall->shop = std::move(*shop);
+  Result<SoldOutItem> sold = sell_out(*stall->shop, kHolders, clock);
+  if (!sold) return fail(sold.error());
+  stall->sold = std::move(*sold);
+  stall->crowd.emplace(stall->sold, clock);
+  return stall;
+}
+
+/// What is measured in turn, and what came out.
+struct Side {
+  std::string key;
+  std::string what;
+  std::uint16_t port = 0;
+  Process* process = nullptr;
+  Stall* stall = nullptr;  ///< null where nobody reads the requests
+  bool fresh = false;      ///< no token twice
+  std::size_t share = 1;   ///< sends the slice's requests divided by this
+  struct Slice {
+    LoadResult load;
+    double per_cpu_second = 0;  ///< by the time of its process alone
+    double neighbours = 0;
+  };
+  std::vector<Slice> slices;
+};
+
 class SoldOutFigure {
  public:
   SoldOutFigure(const BenchConfig& config, const common::Clock& clock)
@@ -106,17 +131,11 @@ class SoldOutFigure {
     std::vector<Row> rows;
     for (const std::size_t pipelined : {std::size_t{1}, std::size_t{16}}) {
       say(fmt::format("sold out, {} at a time", pipelined));
-      for (Side& side : sides_) {
-        side.per_second.clear();
-        side.per_cpu_second.clear();
-        side.own_share.clear();
-        side.neighbours.clear();
-        side.times = rush::LatencyHistogram();
-      }
       // Once without looking: connections, caches and the server's own counters.
-      if (const Result<Done> done = turn(pipelined, 0, true); !done) return fail(done.error());
+      if (const Result<Done> done = turn(pipelined, 0, 1); !done) return fail(done.error());
+      for (Side& side : sides_) side.slices.clear();
       for (int i = 0; i < config_.runs; ++i) {
-        const Result<Done> done = turn(pipelined, static_cast<std::size_t>(i), false);
+        const Result<Done> done = turn(pipelined, static_cast<std::size_t>(i), kTries);
         if (!done) return fail(done.error());
       }
       append_rows(pipelined, rows);
@@ -126,170 +145,135 @@ class SoldOutFigure {
 
  private:
   Result<Done> prepare() {
-    auto shop = Shop::start(clock_);
-    if (!shop) return fail(shop.error());
-    shop_ = std::move(*shop);
-    Result<SoldOutItem> sold = sell_out(*shop_, kHolders, clock_);
-    if (!sold) return fail(sold.error());
-    sold_ = std::move(*sold);
-    crowd_.emplace(sold_, clock_);
-    const Requests one = crowd_->fresh(1);
-    const Result<std::string> answer = fetch(shop_->port(), one.bytes);
+    auto stall = open_stall(kThisProgram, clock_);
+    if (!stall) return fail(stall.error());
+    Stall& here = *stalls_.emplace_back(std::move(*stall));
+    const Requests one = here.crowd->fresh(1);
+    const Result<std::string> answer = fetch(here.shop->port(), one.bytes);
     if (!answer) return fail(answer.error());
-
-    sides_.push_back({"fresh",
-                      "this server, tokens never seen before",
-                      shop_->port(),
-                      &shop_->process(),
-                      1,
-                      {},
-                      {},
-                      {},
-                      {},
-                      {}});
-    sides_.push_back({"repeated",
-                      "this server, the same tokens again",
-                      shop_->port(),
-                      &shop_->process(),
-                      1,
-                      {},
-                      {},
-                      {},
-                      {},
-                      {}});
+    add_stall(here, "fresh", "this server, tokens never seen before");
+    if (!config_.other.empty()) {
+      auto other = open_stall(config_.other, clock_);
+      if (!other) return fail(other.error());
+      stalls_.push_back(std::move(*other));
+      add_stall(*stalls_.back(), "other", "the other build, tokens never seen before");
+    }
     for (const bool small : {false, true}) {
       std::uint16_t port = 0;
       auto bare = start_bare(small ? std::string(kSmallest) : *answer, port);
       if (!bare) return fail(bare.error());
-      sides_.push_back({small ? "bareSmall" : "bare",
-                        small ? "bare loop, the smallest 410 there is"
-                              : "bare loop, an answer of the same bytes",
-                        port,
-                        bare->get(),
-                        1,
-                        {},
-                        {},
-                        {},
-                        {},
-                        {}});
+      sides_.push_back({.key = small ? "bareSmall" : "bare",
+                        .what = small ? "bare loop, the smallest 410 there is"
+                                      : "bare loop, an answer of the same bytes",
+                        .port = port,
+                        .process = bare->get()});
       bare_.push_back(std::move(*bare));
     }
-    const std::size_t body = answer->find("\r\n\r\n") + 4;
-    auto nginx = Nginx::start(answer->substr(body));
-    if (!nginx) {
+    auto nginx = Nginx::start(answer->substr(answer->find("\r\n\r\n") + 4));
+    if (nginx) {
+      nginx_ = std::move(*nginx);
+      // It takes many times as long where requests are pipelined.
+      sides_.push_back({.key = "nginx",
+                        .what = "nginx, return 410 with the same body",
+                        .port = nginx_->port(),
+                        .process = &nginx_->process(),
+                        .share = 4});
+    } else {
       say(nginx.error().message + ": its rows are left out");
-      return Done{};
     }
-    nginx_ = std::move(*nginx);
-    // It takes many times as long where requests are pipelined.
-    sides_.push_back({"nginx",
-                      "nginx, return 410 with the same body",
-                      nginx_->port(),
-                      &nginx_->process(),
-                      4,
-                      {},
-                      {},
-                      {},
-                      {},
-                      {}});
+    // Last, since it sends what "fresh" has sent.
+    add_stall(here, "repeated", "this server, the same tokens again");
+    sides_.back().fresh = false;
     return Done{};
   }
 
-  /// Everybody once, beginning with another one each time.
-  Result<Done> turn(std::size_t pipelined, std::size_t number, bool warming) {
+  void add_stall(Stall& stall, const char* key, const char* what) {
+    sides_.push_back({.key = key,
+                      .what = what,
+                      .port = stall.shop->port(),
+                      .process = &stall.shop->process(),
+                      .stall = &stall,
+                      .fresh = true});
+  }
+
+  /// Everybody once, beginning with another one each time; who repeats comes last.
+  Result<Done> turn(std::size_t pipelined, std::size_t number, int tries) {
     const std::size_t slice = pipelined == 1 ? kSlice : kPipelinedSlice;
-    Requests requests = crowd_->fresh(slice);
-    used_ = false;
-    const auto first = static_cast<std::size_t>(
-        std::find_if(sides_.begin(), sides_.end(),
-                     [](const Side& side) { return side.key == "repeated"; }) -
-        sides_.begin());
-    // "Fresh" before "repeated", which sends the same requests again.
-    std::vector<std::size_t> order;
+    for (const auto& stall : stalls_) {
+      stall->requests = stall->crowd->fresh(slice);
+      stall->used = false;
+    }
+    const std::size_t rotating = sides_.size() - 1;
     for (std::size_t i = 0; i < sides_.size(); ++i) {
-      const std::size_t place = (i + number) % sides_.size();
-      if (place != first) order.push_back(place);
-    }
-    order.push_back(first);
-    for (const std::size_t place : order) {
-      const Result<Done> done = measure(sides_[place], requests, pipelined, warming);
-      if (!done) return done;
+      Side& side = sides_[i < rotating ? (i + number) % rotating : i];
+      Result<Side::Slice> best = measure_quietly(tries, [&] { return measure(side, pipelined); });
+      if (!best) return fail(best.error());
+      side.slices.push_back(std::move(*best));
     }
     return Done{};
   }
 
-  Result<Done> measure(Side& side, Requests& requests, std::size_t pipelined, bool warming) {
-    const Result<Slice> slice = measure_quietly(warming ? 1 : kTries, [&]() -> Result<Slice> {
-      // Where a slice is repeated, its tokens must not be known already.
-      if (side.key == "fresh" && used_) requests = crowd_->fresh(requests.count());
-      if (side.key == "fresh") used_ = true;
-      return once(side, requests, pipelined);
-    });
-    if (!slice) return fail(slice.error());
-    if (warming) return Done{};
-    side.per_second.push_back(slice->load.per_second());
-    side.per_cpu_second.push_back(slice->per_cpu_second);
-    side.own_share.push_back(slice->load.own_share);
-    side.neighbours.push_back(slice->neighbours);
-    side.times.merge(slice->load.times);
-    return Done{};
-  }
-
-  struct Slice {
-    LoadResult load;
-    double per_cpu_second = 0;
-    double neighbours = 0;
-  };
-
-  Result<Slice> once(Side& side, const Requests& requests, std::size_t pipelined) {
+  Result<Side::Slice> measure(const Side& side, std::size_t pipelined) {
+    Stall& stall = side.stall != nullptr ? *side.stall : *stalls_.front();
+    // Where a slice is measured again, its tokens are known by now.
+    if (side.fresh && std::exchange(stall.used, true)) {
+      stall.requests = stall.crowd->fresh(stall.requests.count());
+    }
     std::size_t right = 0;
     LoadPlan plan{.port = side.port,
                   .connections = 64,
                   .pipelined = pipelined,
-                  .count = requests.count() / side.share};
-    const bool ours = side.process == &shop_->process();
+                  .count = stall.requests.count() / side.share};
     plan.other = [&](std::size_t request, int status, std::string_view body) {
-      if (ours && crowd_->right(request, status, body)) ++right;
+      if (stall.crowd->right(request, status, body)) ++right;
     };
     const Neighbours neighbours(*side.process);
     const std::chrono::nanoseconds cpu = side.process->cpu();
-    Result<LoadResult> result = run_load(plan, requests, clock_);
-    if (!result) {
-      return fail(result.error().code, side.what + ": " + result.error().message);
-    }
+    Result<LoadResult> load = run_load(plan, stall.requests, clock_);
+    if (!load) return fail(load.error().code, side.what + ": " + load.error().message);
     const double spent = std::chrono::duration<double>(side.process->cpu() - cpu).count();
-    const std::size_t expected = ours ? Crowd::holders_among(plan.count) : 0;
-    if (result->other != expected || right != expected) {
+    const std::size_t expected = side.stall != nullptr ? Crowd::holders_among(plan.count) : 0;
+    if (load->other != expected || right != expected) {
       return fail(ErrorCode::kConflict,
                   fmt::format("{}: {} answers other than 410, {} of them right, {} expected",
-                              side.what, result->other, right, expected));
+                              side.what, load->other, right, expected));
     }
-    return Slice{.load = std::move(*result),
-                 .per_cpu_second = static_cast<double>(plan.count) / spent,
-                 .neighbours = neighbours.share()};
+    return Side::Slice{.load = std::move(*load),
+                       .per_cpu_second = static_cast<double>(plan.count) / spent,
+                       .neighbours = neighbours.share()};
   }
 
   void append_rows(std::size_t pipelined, std::vector<Row>& rows) const {
-    const auto bare = std::find_if(sides_.begin(), sides_.end(),
-                                   [](const Side& side) { return side.key == "bare"; });
+    const Side& bare = *std::find_if(sides_.begin(), sides_.end(),
+                                     [](const Side& side) { return side.key == "bare"; });
     for (const Side& side : sides_) {
-      std::vector<double> ratios;
-      std::vector<double> by_cpu;
-      for (std::size_t i = 0; i < side.per_second.size(); ++i) {
-        ratios.push_back(side.per_second[i] / bare->per_second[i]);
-        by_cpu.push_back(side.per_cpu_second[i] / bare->per_cpu_second[i]);
-      }
-      Row row{.key = fmt::format("soldOut{}.{}", pipelined, side.key),
-              .what = fmt::format("sold out, {}: {}",
-                                  pipelined == 1 ? "one at a time" : "16 pipelined", side.what),
-              .ratio = median(ratios),
-              .target = {},
-              .per_second = median(side.per_second),
-              .times = side.times,
-              .note = fmt::format(
-                  "by CPU time {:.2f} ({:.2f} us each); load's core {:.0f} %, neighbours {:.0f} %",
-                  median(by_cpu), 1e6 / median(side.per_cpu_second), 100 * median(side.own_share),
-                  100 * median(side.neighbours))};
+      const auto middle = [&](auto&& of) {
+        std::vector<double> values;
+        for (std::size_t i = 0; i < side.slices.size(); ++i) {
+          values.push_back(of(side.slices[i], bare.slices[i]));
+        }
+        return median(values);
+      };
+      using Slice = Side::Slice;
+      Row row{
+          .key = fmt::format("soldOut{}.{}", pipelined, side.key),
+          .what = fmt::format("sold out, {}: {}", pipelined == 1 ? "one at a time" : "16 pipelined",
+                              side.what),
+          .ratio = middle([](const Slice& a, const Slice& b) {
+            return a.load.per_second() / b.load.per_second();
+          }),
+          .target = {},
+          .per_second = middle([](const Slice& a, const Slice&) { return a.load.per_second(); }),
+          .times = rush::LatencyHistogram(),
+          .note = fmt::format(
+              "by CPU time {:.2f} ({:.2f} us each); load busy {:.0f} %, neighbours {:.0f} %",
+              middle([](const Slice& a, const Slice& b) {
+                return a.per_cpu_second / b.per_cpu_second;
+              }),
+              1e6 / middle([](const Slice& a, const Slice&) { return a.per_cpu_second; }),
+              100 * middle([](const Slice& a, const Slice&) { return a.load.busy; }),
+              100 * middle([](const Slice& a, const Slice&) { return a.neighbours; }))};
+      for (const Slice& slice : side.slices) row.times->merge(slice.load.times);
       if (side.key == "fresh") row.target = Target{pipelined == 1 ? 0.88 : 0.42, true};
       rows.push_back(std::move(row));
     }
@@ -297,13 +281,10 @@ class SoldOutFigure {
 
   const BenchConfig& config_;
   const common::Clock& clock_;
-  std::unique_ptr<Shop> shop_;
-  SoldOutItem sold_;
-  std::optional<Crowd> crowd_;
+  std::vector<std::unique_ptr<Stall>> stalls_;  ///< this program's first
   std::vector<std::unique_ptr<Process>> bare_;
   std::unique_ptr<Nginx> nginx_;
   std::vector<Side> sides_;
-  bool used_ = false;  ///< the requests at hand were sent with unknown tokens already
 };
 
 }  // namespace
