@@ -21,7 +21,9 @@ struct Figure {
 };
 
 const std::vector<Figure>& figures() {
-  static const std::vector<Figure> all{{"sold-out", &sold_out}, {"durable", &durable}};
+  static const std::vector<Figure> all{
+      {"sold-out", &sold_out}, {"durable", &durable}, {"rush", &rush},  {"open-loop", &open_loop},
+      {"memory", &memory},     {"crowd", &crowd},     {"scale", &scale}};
   return all;
 }
 

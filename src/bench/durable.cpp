@@ -93,8 +93,9 @@ class DurableFigure {
 
 }  // namespace
 
-Rows durable(const BenchConfig& config, const common::Clock& clock) {
-  say(fmt::format("durable purchases, {} units", config.units));
+Rows durable_at(const BenchConfig& config, const common::Clock& clock, std::int64_t units,
+                bool brief) {
+  say(fmt::format("durable purchases, {} units", units));
   std::vector<double> ratios;
   std::vector<double> by_cpu;
   std::vector<Bought> all;
@@ -103,7 +104,7 @@ Rows durable(const BenchConfig& config, const common::Clock& clock) {
     // A new server each time: sales that are over would go on costing it a little.
     auto shop = Shop::start(clock);
     if (!shop) return fail(shop.error());
-    DurableFigure figure(config.units, **shop, clock);
+    DurableFigure figure(units, **shop, clock);
     // The first one is not counted: it is the server's first rush.
     const Result<Bought> warming = figure.buy();
     if (!warming) return fail(warming.error());
@@ -126,17 +127,24 @@ Rows durable(const BenchConfig& config, const common::Clock& clock) {
   std::vector<std::string> tables;
   for (const TableRows& table : all.front().copy.per_grant) tables.push_back(table.name);
   const auto neighbours = [](const auto& one) { return 100 * one.neighbours; };
+  Row row{.key = "durable",
+          .what = fmt::format("durable purchases, {} connections, against the raw inserts",
+                              kConnections),
+          .ratio = median(ratios),
+          .target = Target{0.5, true},
+          .per_second = middle(all, [](const Bought& one) { return one.per_second; }),
+          .times = times,
+          .note = fmt::format(
+              "by CPU time {:.2f} ({:.1f} us each); neighbours {:.0f} %", median(by_cpu),
+              middle(all, [](const Bought& one) { return one.cpu_us; }), middle(all, neighbours))};
+  if (brief) {
+    row.key += fmt::format(".{}", units);
+    row.what = fmt::format("{} durable purchases against the raw inserts", units);
+    row.target.reset();
+    return std::vector<Row>{row};
+  }
   return std::vector<Row>{
-      {.key = "durable",
-       .what =
-           fmt::format("durable purchases, {} connections, against the raw inserts", kConnections),
-       .ratio = median(ratios),
-       .target = Target{0.5, true},
-       .per_second = middle(all, [](const Bought& one) { return one.per_second; }),
-       .times = times,
-       .note = fmt::format(
-           "by CPU time {:.2f} ({:.1f} us each); neighbours {:.0f} %", median(by_cpu),
-           middle(all, [](const Bought& one) { return one.cpu_us; }), middle(all, neighbours))},
+      row,
       {.key = "durableRaw",
        .what = fmt::format("raw inserts of the same rows ({}), {:.0f} grants a transaction",
                            fmt::join(tables, ", "),
@@ -148,6 +156,10 @@ Rows durable(const BenchConfig& config, const common::Clock& clock) {
        .note = fmt::format("{:.1f} us each; neighbours {:.0f} %",
                            middle(raws, [](const Raw& one) { return one.cpu_us; }),
                            middle(raws, neighbours))}};
+}
+
+Rows durable(const BenchConfig& config, const common::Clock& clock) {
+  return durable_at(config, clock, config.units, false);
 }
 
 }  // namespace doorbuster::bench

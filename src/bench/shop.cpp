@@ -62,16 +62,27 @@ Result<std::unique_ptr<Shop>> Shop::start(const common::Clock& clock, const std:
 
 std::string Shop::url() const { return fmt::format("http://127.0.0.1:{}", port_); }
 
+std::string Shop::admin_token() const {
+  const common::Instant now = clock_.now();
+  return edge::make_hs256_token({.subject = "bench",
+                                 .audience = "doorbuster-admin",
+                                 .issued_at = now,
+                                 .expires_at = now + kTokenLife},
+                                edge::development_key());
+}
+
 Result<std::int64_t> Shop::open_sale(std::int64_t units) const {
   const Result<rush::Target> target = rush::find_target(url());
   if (!target) return fail(target.error());
-  const common::Instant now = clock_.now();
-  const std::string token = edge::make_hs256_token({.subject = "bench",
-                                                    .audience = "doorbuster-admin",
-                                                    .issued_at = now,
-                                                    .expires_at = now + kTokenLife},
-                                                   edge::development_key());
-  return rush::Truth(*target, token, clock_, kCallTimeout).open_sale(units, 1);
+  return rush::Truth(*target, admin_token(), clock_, kCallTimeout).open_sale(units, 1);
+}
+
+Result<std::int64_t> Shop::sold(std::int64_t item) const {
+  const Result<rush::Target> target = rush::find_target(url());
+  if (!target) return fail(target.error());
+  const auto about = rush::Truth(*target, admin_token(), clock_, kCallTimeout).item(item);
+  if (!about) return fail(about.error());
+  return about->sold;
 }
 
 double Shop::metric(std::string_view name) const {

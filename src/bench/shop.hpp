@@ -30,11 +30,14 @@ class Shop {
 
   /// Makes and opens a sale of one item; gives the item's number.
   [[nodiscard]] common::Result<std::int64_t> open_sale(std::int64_t units) const;
+  /// How many units of it the ledger counts as sold.
+  [[nodiscard]] common::Result<std::int64_t> sold(std::int64_t item) const;
   /// The value of a metric without labels, as /metrics tells it; 0 where it is absent.
   [[nodiscard]] double metric(std::string_view name) const;
 
  private:
   explicit Shop(const common::Clock& clock) : clock_(clock) {}
+  [[nodiscard]] std::string admin_token() const;
   const common::Clock& clock_;
   TempFolder folder_;
   std::uint16_t port_ = 0;

@@ -123,14 +123,14 @@ struct Side {
 
 class SoldOutFigure {
  public:
-  SoldOutFigure(const BenchConfig& config, const common::Clock& clock)
-      : config_(config), clock_(clock) {}
+  SoldOutFigure(const BenchConfig& config, const common::Clock& clock, SoldOutPlan plan)
+      : config_(config), clock_(clock), plan_(std::move(plan)) {}
 
   Rows run() {
     if (const Result<Done> ready = prepare(); !ready) return fail(ready.error());
     std::vector<Row> rows;
-    for (const std::size_t pipelined : {std::size_t{1}, std::size_t{16}}) {
-      say(fmt::format("sold out, {} at a time", pipelined));
+    for (const std::size_t pipelined : plan_.pipelined) {
+      say(fmt::format("sold out, {} at a time, {} connections", pipelined, plan_.connections));
       // Once without looking: connections, caches and the server's own counters.
       if (const Result<Done> done = turn(pipelined, 0, 1); !done) return fail(done.error());
       for (Side& side : sides_) side.slices.clear();
@@ -152,13 +152,14 @@ class SoldOutFigure {
     const Result<std::string> answer = fetch(here.shop->port(), one.bytes);
     if (!answer) return fail(answer.error());
     add_stall(here, "fresh", "this server, tokens never seen before");
-    if (!config_.other.empty()) {
+    if (!config_.other.empty() && !plan_.brief) {
       auto other = open_stall(config_.other, clock_);
       if (!other) return fail(other.error());
       stalls_.push_back(std::move(*other));
       add_stall(*stalls_.back(), "other", "the other build, tokens never seen before");
     }
     for (const bool small : {false, true}) {
+      if (small && plan_.brief) break;
       std::uint16_t port = 0;
       auto bare = start_bare(small ? std::string(kSmallest) : *answer, port);
       if (!bare) return fail(bare.error());
@@ -169,6 +170,7 @@ class SoldOutFigure {
                         .process = bare->get()});
       bare_.push_back(std::move(*bare));
     }
+    if (plan_.brief) return Done{};
     auto nginx = Nginx::start(answer->substr(answer->find("\r\n\r\n") + 4));
     if (nginx) {
       nginx_ = std::move(*nginx);
@@ -203,7 +205,7 @@ class SoldOutFigure {
       stall->requests = stall->crowd->fresh(slice);
       stall->used = false;
     }
-    const std::size_t rotating = sides_.size() - 1;
+    const std::size_t rotating = sides_.size() - (plan_.brief ? 0 : 1);
     for (std::size_t i = 0; i < sides_.size(); ++i) {
       Side& side = sides_[i < rotating ? (i + number) % rotating : i];
       Result<Side::Slice> best = measure_quietly(tries, [&] { return measure(side, pipelined); });
@@ -221,7 +223,7 @@ class SoldOutFigure {
     }
     std::size_t right = 0;
     LoadPlan plan{.port = side.port,
-                  .connections = 64,
+                  .connections = plan_.connections,
                   .pipelined = pipelined,
                   .count = stall.requests.count() / side.share};
     plan.other = [&](std::size_t request, int status, std::string_view body) {
@@ -255,10 +257,12 @@ class SoldOutFigure {
         return median(values);
       };
       using Slice = Side::Slice;
+      const char* const depth = pipelined == 1 ? "one at a time" : "16 pipelined";
       Row row{
           .key = fmt::format("soldOut{}.{}", pipelined, side.key),
-          .what = fmt::format("sold out, {}: {}", pipelined == 1 ? "one at a time" : "16 pipelined",
-                              side.what),
+          .what = plan_.brief ? fmt::format("sold out, {}, {} connections: {}", depth,
+                                            plan_.connections, side.what)
+                              : fmt::format("sold out, {}: {}", depth, side.what),
           .ratio = middle([](const Slice& a, const Slice& b) {
             return a.load.per_second() / b.load.per_second();
           }),
@@ -274,13 +278,16 @@ class SoldOutFigure {
               100 * middle([](const Slice& a, const Slice&) { return a.load.busy; }),
               100 * middle([](const Slice& a, const Slice&) { return a.neighbours; }))};
       for (const Slice& slice : side.slices) row.times->merge(slice.load.times);
-      if (side.key == "fresh") row.target = Target{pipelined == 1 ? 0.88 : 0.42, true};
+      if (plan_.brief) row.key += fmt::format(".{}", plan_.connections);
+      if (side.key == "fresh" && !plan_.brief)
+        row.target = Target{pipelined == 1 ? 0.88 : 0.42, true};
       rows.push_back(std::move(row));
     }
   }
 
   const BenchConfig& config_;
   const common::Clock& clock_;
+  const SoldOutPlan plan_;
   std::vector<std::unique_ptr<Stall>> stalls_;  ///< this program's first
   std::vector<std::unique_ptr<Process>> bare_;
   std::unique_ptr<Nginx> nginx_;
@@ -289,8 +296,12 @@ class SoldOutFigure {
 
 }  // namespace
 
+Rows sold_out_at(const BenchConfig& config, const common::Clock& clock, const SoldOutPlan& plan) {
+  return SoldOutFigure(config, clock, plan).run();
+}
+
 Rows sold_out(const BenchConfig& config, const common::Clock& clock) {
-  return SoldOutFigure(config, clock).run();
+  return sold_out_at(config, clock, {});
 }
 
 }  // namespace doorbuster::bench

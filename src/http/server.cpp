@@ -28,6 +28,7 @@
 #include "http/answer.hpp"
 #include "http/parser.hpp"
 #include "http/poller.hpp"
+#include "http/rare_bytes.hpp"
 #include "http/tls.hpp"
 
 namespace doorbuster::http {
@@ -256,6 +257,32 @@ class OwnedSocket {
   int socket_;
 };
 
+/// A client's address without port, as short as it can be kept.
+struct Peer {
+  std::array<std::uint8_t, 16> address{};  ///< IPv4: the first four
+  bool v4 = true;
+
+  explicit Peer(const sockaddr_storage& from) noexcept {
+    if (from.ss_family == AF_INET) {
+      sockaddr_in one{};
+      std::memcpy(&one, &from, sizeof one);
+      std::memcpy(address.data(), &one.sin_addr, sizeof one.sin_addr);
+      return;
+    }
+    sockaddr_in6 one{};
+    std::memcpy(&one, &from, sizeof one);
+    const std::uint8_t* const bytes = one.sin6_addr.s6_addr;
+    v4 = IN6_IS_ADDR_V4MAPPED(&one.sin6_addr);
+    std::copy_n(v4 ? bytes + 12 : bytes, v4 ? 4 : 16, address.begin());
+  }
+  /// IPv4 in IPv6's clothes is shown as IPv4.
+  [[nodiscard]] std::string text() const {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    ::inet_ntop(v4 ? AF_INET : AF_INET6, address.data(), text.data(), text.size());
+    return text.data();
+  }
+};
+
 class Connection;
 
 /// One loop's share of the server. Everything here is only touched on that loop.
@@ -281,7 +308,7 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
     arm_sweep();
     wait_ready();
   }
-  void adopt(OwnedSocket socket, std::string peer, bool room);
+  void adopt(OwnedSocket socket, const Peer& peer, bool room);
   void stop_gracefully();
   void close_all();
 
@@ -299,10 +326,10 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
     return {id_.data(), static_cast<std::size_t>(end - id_.data())};
   }
 
-  std::size_t add(std::shared_ptr<Connection> connection) {
+  std::uint32_t add(std::shared_ptr<Connection> connection) {
     connections_.push_back(std::move(connection));
     deadlines_.push_back(Steady::max());
-    return connections_.size() - 1;
+    return static_cast<std::uint32_t>(connections_.size() - 1);
   }
   void remove(std::size_t slot);
   /// False: the kernel watches no more sockets for us.
@@ -396,13 +423,14 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
 /// C4: a handler runs to its end whatever becomes of the connection.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<LoopPart> part, OwnedSocket socket, std::string peer,
-             std::unique_ptr<TlsSession> tls, std::atomic<std::size_t>& counted)
+  /// `room`: it is one of `connections`, and not of `refused_open`.
+  Connection(std::shared_ptr<LoopPart> part, OwnedSocket socket, const Peer& peer,
+             std::unique_ptr<TlsSession> tls, bool room)
       : part_(std::move(part)),
-        socket_(std::move(socket)),
-        peer_(std::move(peer)),
         tls_(std::move(tls)),
-        counted_(counted) {}
+        socket_(std::move(socket)),
+        peer_(peer),
+        room_(room) {}
 
   /// Once, right after construction.
   void start() {
@@ -509,7 +537,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] Shared& shared() noexcept { return part_->shared(); }
   [[nodiscard]] Figures& figures() noexcept { return part_->shared().figures; }
   [[nodiscard]] std::size_t unrouted() noexcept { return part_->shared().router.size(); }
-  [[nodiscard]] std::size_t unsent() const noexcept { return pending_.size() - pending_sent_; }
+  [[nodiscard]] std::size_t unsent() const noexcept { return pending_.size(); }
   [[nodiscard]] bool engaged() const noexcept {
     return in_flight_ != nullptr || stream_ != nullptr;
   }
@@ -590,7 +618,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (closed_ || closing_) return flush();
     const bool kept = !in_.empty();
     if (kept) in_.append(fresh);
-    const std::string_view data = kept ? std::string_view(in_) : fresh;
+    const std::string_view data = kept ? in_.view() : fresh;
     wanted_ = tls_ && !tls_open_ ? Phase::kHead : Phase::kIdle;
     std::size_t used = 0;
     bool blocked = false;
@@ -601,14 +629,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
     if (!kept && used == data.size()) return;
     if (closed_ || closing_) {
-      in_ = std::string();
-    } else if (!kept) {
-      in_.assign(data.substr(used));
-    } else if (used > 0) {
-      in_.erase(0, used);
+      in_.clear();
+    } else if (kept) {
+      in_.remove_prefix(used);
+    } else {
+      in_.append(data.substr(used));
     }
-    // An idle connection keeps no memory for what it sent in pieces once.
-    if (in_.empty()) in_ = std::string();
   }
 
   /// Begins as many requests as it may. Returns how many bytes they had. `blocked` becomes true
@@ -705,7 +731,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         return;
       }
     }
-    Request request(view, part_->loop(), peer_);
+    Request request(view, part_->loop(), peer_.text());
     if (!Router::fill(request, match)) {
       return answer_now(match.index, error_response(kInvalidParameter, view.language), frame);
     }
@@ -817,7 +843,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void refuse(const Response& response, std::string_view request_id) {
     answer_now(unrouted(), response,
                {.date = part_->date(), .request_id = request_id, .close = true});
-    in_ = std::string();
+    in_.clear();
   }
 
   /// Refuses the request at the front of `data`, and with it all the rest.
@@ -856,15 +882,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void send(std::string_view bytes) {
     if (bytes.empty()) return;
-    if (!pending_.empty()) {
-      pending_.erase(0, pending_sent_);
-      pending_sent_ = 0;
-      pending_.append(bytes);
-      return;
-    }
+    if (!pending_.empty()) return pending_.append(bytes);
     const std::size_t sent = send_some(bytes);
     if (closed_ || sent == bytes.size()) return;
-    pending_.assign(bytes.substr(sent));
+    pending_.append(bytes.substr(sent));
     write_deadline_ = part_->recently() + shared().config.write_timeout;
   }
 
@@ -877,15 +898,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void on_writable() {
-    const std::size_t sent = send_some(std::string_view(pending_).substr(pending_sent_));
+    const std::size_t sent = send_some(pending_.view());
     if (closed_) return;
     if (sent > 0) write_deadline_ = part_->recently() + shared().config.write_timeout;
-    pending_sent_ += sent;
-    if (unsent() == 0) {
-      pending_ = std::string();
-      pending_sent_ = 0;
-      progressed_ = true;
-    }
+    pending_.remove_prefix(sent);
+    if (pending_.empty()) progressed_ = true;
     pump();
   }
 
@@ -959,32 +976,31 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     settle();
   }
 
+  // The larger ones first: there may be tens of thousands of these.
   const std::shared_ptr<LoopPart> part_;
-  OwnedSocket socket_;
-  const std::string peer_;
   const std::unique_ptr<TlsSession> tls_;
-  std::atomic<std::size_t>& counted_;  ///< in Shared, which part_ keeps
-  std::size_t slot_ = 0;               ///< place in the loop's list; the list moves it
-
-  std::string in_;  ///< arrived, but not begun yet
+  RareBytes in_;       ///< arrived, but not begun yet
+  RareBytes pending_;  ///< to be sent
   std::unique_ptr<Body> body_;
-  std::string pending_;  ///< to be sent, from pending_sent_ on
-  std::size_t pending_sent_ = 0;
   std::unique_ptr<InFlight> in_flight_;
   std::unique_ptr<Stream> stream_;
   Steady phase_deadline_{};
   Steady write_deadline_{};
+  OwnedSocket socket_;
+  std::uint32_t slot_ = 0;  ///< place in the loop's list; the list moves it
   std::uint32_t ticket_ = 0;
+  const Peer peer_;
   Phase phase_ = Phase::kIdle;
   Phase wanted_ = Phase::kIdle;  ///< the phase when nothing runs
-  bool progressed_ = false;      ///< the phase's time begins anew
-  bool readable_ = false;        ///< the socket may hold something that was not read yet
-  bool told_later_ = false;      ///< it is in the loop's list of those that are
-  bool end_is_near_ = false;     ///< the client will send no more than what the socket holds
-  bool continued_ = false;       ///< "100 Continue" is on its way
-  bool closing_ = false;         ///< the last answer is written: begin nothing more
-  bool ended_ = false;           ///< the client has closed its side
-  bool tls_open_ = false;        ///< the handshake is done
+  const bool room_;
+  bool progressed_ = false;   ///< the phase's time begins anew
+  bool readable_ = false;     ///< the socket may hold something that was not read yet
+  bool told_later_ = false;   ///< it is in the loop's list of those that are
+  bool end_is_near_ = false;  ///< the client will send no more than what the socket holds
+  bool continued_ = false;    ///< "100 Continue" is on its way
+  bool closing_ = false;      ///< the last answer is written: begin nothing more
+  bool ended_ = false;        ///< the client has closed its side
+  bool tls_open_ = false;     ///< the handshake is done
   bool said_goodbye_ = false;
   bool closed_ = false;
 
@@ -996,14 +1012,13 @@ void Connection::close() {
   closed_ = true;
   const std::shared_ptr<Connection> self = shared_from_this();
   drop_stream();
-  in_ = std::string();
+  in_.clear();
   body_.reset();
-  pending_ = std::string();
-  pending_sent_ = 0;
+  pending_.clear();
   part_->remove(slot_);
   // Which also ends its place in the poller.
   ::close(socket_.release());
-  shared().left(counted_);
+  shared().left(room_ ? shared().connections : shared().refused_open);
 }
 
 void Connection::expire(Steady now) {
@@ -1040,7 +1055,7 @@ void Connection::expire(Steady now) {
                               .close = true,
                               .head_only = late->head_only};
       answer_now(late->route, error_response(kBusy, late->language), frame);
-      in_ = std::string();
+      in_.clear();
       break;
     }
     case Phase::kStream:
@@ -1074,7 +1089,7 @@ void Connection::stop_gracefully() {
   settle();
 }
 
-void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
+void LoopPart::adopt(OwnedSocket socket, const Peer& peer, bool room) {
   std::atomic<std::size_t>& counted = room ? shared_->connections : shared_->refused_open;
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -1085,7 +1100,7 @@ void LoopPart::adopt(OwnedSocket socket, std::string peer, bool room) {
     return;
   }
   const auto connection = std::make_shared<Connection>(
-      shared_from_this(), std::move(socket), std::move(peer), std::move(session), counted);
+      shared_from_this(), std::move(socket), peer, std::move(session), room);
   if (room) {
     connection->start();
   } else {
@@ -1130,7 +1145,7 @@ void LoopPart::remove(std::size_t slot) {
   if (slot != last) {
     connections_[slot] = std::move(connections_[last]);
     deadlines_[slot] = deadlines_[last];
-    connections_[slot]->slot_ = slot;
+    connections_[slot]->slot_ = static_cast<std::uint32_t>(slot);
   }
   connections_.pop_back();
   deadlines_.pop_back();
@@ -1168,25 +1183,6 @@ void LoopPart::close_all() {
   if (first_) shared_->figures.connections(shared_->connections);
 }
 
-/// The client's address without port; IPv4 in IPv6's clothes is shown as IPv4.
-std::string peer_name(const sockaddr_storage& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.ss_family == AF_INET) {
-    sockaddr_in v4{};
-    std::memcpy(&v4, &address, sizeof v4);
-    ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
-  } else {
-    sockaddr_in6 v6{};
-    std::memcpy(&v6, &address, sizeof v6);
-    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-      ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
-    } else {
-      ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
-    }
-  }
-  return text.data();
-}
-
 /// Accepts for all loops, round robin: with a listening socket per loop (SO_REUSEPORT) the kernel
 /// chooses by hash, and of few connections most may land on one loop. Lives on the first loop.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
@@ -1219,7 +1215,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
                                    reinterpret_cast<sockaddr*>(&address),  // the API's own way
                                    &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (client >= 0) {
-        hand_over(OwnedSocket(client), peer_name(address));
+        hand_over(OwnedSocket(client), Peer(address));
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         break;
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -1230,7 +1226,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     wait();
   }
 
-  void hand_over(OwnedSocket client, std::string peer) {
+  void hand_over(OwnedSocket client, const Peer& peer) {
     const bool room = shared_->connections < shared_->config.max_connections;
     if (!room) {
       shared_->figures.refused(Refused::kConnections);
@@ -1241,8 +1237,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     ++(room ? shared_->connections : shared_->refused_open);
     const std::shared_ptr<LoopPart>& part = parts_[next_++ % parts_.size()];
     boost::asio::post(part->loop().io(),
-                      [part, room, socket = std::move(client), peer = std::move(peer)]() mutable {
-                        part->adopt(std::move(socket), std::move(peer), room);
+                      [part, room, socket = std::move(client), peer]() mutable {
+                        part->adopt(std::move(socket), peer, room);
                       });
   }
 

@@ -879,6 +879,72 @@ TEST_F(ServerTest, BeginsNothingWhileAnswersAreUnsent) {
   EXPECT_EQ(client.ask(get("/hello")).body, "hello");
 }
 
+// --- what is told once only ---
+
+TEST_F(ServerTest, LosesNothingThatComesWhileAHandlerRuns) {
+  start();
+  Client client(port);
+  ASSERT_TRUE(client.send(get("/slow/a")));
+  gates.await_waiting("a");
+  ASSERT_TRUE(client.send(get("/slow/b") + get("/hello")));
+  // The loop has been told of these by now, and will not be told again.
+  for (int i = 0; i < 10; ++i) barrier();
+  EXPECT_FALSE(gates.is_waiting("b"));
+  gates.open("a");
+  EXPECT_EQ(client.answer().body, "a");
+  gates.open("b");
+  EXPECT_EQ(client.answer().body, "b");
+  EXPECT_EQ(client.answer().body, "hello");
+}
+
+TEST_F(ServerTest, ReadsOnWhereOneReadDoesNotBringAll) {
+  start();
+  Client client(port);
+  ASSERT_TRUE(client.send(get("/slow/a")));
+  gates.await_waiting("a");
+  // Gathers in the kernel, several times what one read takes.
+  constexpr int kRequests = 500;
+  const std::string body(1000, 'b');
+  std::string text;
+  for (int i = 0; i < kRequests; ++i) text += post("/echo", body);
+  std::thread sender([&] { EXPECT_TRUE(client.send(text)); });
+  gates.open("a");
+  EXPECT_EQ(client.answer().body, "a");
+  for (int i = 0; i < kRequests; ++i) ASSERT_EQ(client.answer().body, body) << i;
+  sender.join();
+  EXPECT_EQ(client.ask(get("/hello")).body, "hello");
+}
+
+TEST_F(ServerTest, AnswersOthersWhileOneSendsWithoutEnd) {
+  start();
+  Client busy(port);
+  Client other_client(port);
+  std::atomic<bool> enough{false};
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += post("/fast/1", "");
+  std::thread sender([&] {
+    while (!enough) EXPECT_TRUE(busy.send(text));
+    busy.half_close();
+  });
+  std::thread reader([&] { busy.rest(); });
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(other_client.ask(get("/hello")).body, "hello");
+  enough = true;
+  sender.join();
+  reader.join();
+}
+
+TEST_F(ServerTest, SeesTheEndThatCameTogetherWithARequest) {
+  start();
+  for (int i = 0; i < 50; ++i) {
+    Client client(port);
+    ASSERT_TRUE(client.send(get("/hello")));
+    client.half_close();
+    EXPECT_EQ(client.answer().body, "hello");
+    EXPECT_TRUE(client.at_end());
+  }
+  EXPECT_TRUE(eventually([this] { return connections() == 0; }));
+}
+
 // --- clients that leave ---
 
 TEST_F(ServerTest, RunsAHandlerToItsEndAfterTheClientHasGone) {
