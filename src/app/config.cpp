@@ -24,6 +24,8 @@ constexpr std::string_view kPrefix = "DOORBUSTER_";
 constexpr std::string_view kSqliteScheme = "sqlite:";
 /// How much of a wrong value a message repeats, in bytes.
 constexpr std::size_t kShownValue = 80;
+/// How much of what toml++ says about a file a message repeats, in bytes. It quotes from the file.
+constexpr std::size_t kShownReason = 200;
 
 std::string quote(std::string_view text) {
   std::string out = "\"";
@@ -52,19 +54,27 @@ std::string without_secrets(std::string_view text) {
   return out;
 }
 
-std::string shown(std::string_view value) {
-  std::string text = without_secrets(value);
-  for (char& c : text) {
-    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '?';
-  }
-  if (text.size() > kShownValue) text = text.substr(0, kShownValue) + "...";
-  return text;
-}
-
 bool is_one_line(std::string_view text) {
   return common::is_plain_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) {
            return std::iscntrl(static_cast<unsigned char>(c)) != 0;
          });
+}
+
+// Part of a line for terminal and log: control characters and bytes that are no UTF-8 become '?',
+// and no character is cut in two.
+std::string shown(std::string_view value, std::size_t most = kShownValue) {
+  const std::string text = without_secrets(value);
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = begin + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) ++end;
+    std::string_view character = std::string_view(text).substr(begin, end - begin);
+    if (!is_one_line(character)) character = "?";
+    if (out.size() + character.size() > most) return out + "...";
+    out += character;
+    begin = end;
+  }
+  return out;
 }
 
 std::string wanted(const ConfigKey& key) {
@@ -134,6 +144,8 @@ std::optional<ConfigValue> from_toml(const toml::node& node) {
 std::string toml_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return quote(shown(text->get()));
   if (node.is_table()) return "a table";
+  // Their text is not asked for: toml++ 3.3.0 counts its width with undefined results for inf.
+  if (node.is_array()) return "an array";
   std::ostringstream out;
   node.visit([&out](const auto& value) { out << value; });
   return shown(out.str());
@@ -207,7 +219,7 @@ class Loader {
       read_table(root, "", path);
     } catch (const toml::parse_error& error) {
       problems_.push_back(fmt::format("{}:{}: not valid TOML: {}", path, error.source().begin.line,
-                                      error.description()));
+                                      shown(error.description(), kShownReason)));
     }
   }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "app/config_flags.hpp"
+#include "common/text.hpp"
 
 namespace doorbuster::app {
 namespace {
@@ -201,7 +202,7 @@ TEST_F(ConfigLoad, ATextThatIsNoIntegerIsRefusedWithKeyValueAndPlace) {
 TEST_F(ConfigLoad, AWrongTypeInTheFileIsRefusedWithItsLine) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"\"8080\"", "\"8080\""}, {"80.5", "80.5"},       {"true", "true"},
-      {"[80]", "[ 80 ]"},       {"{a = 1}", "a table"},
+      {"[80]", "an array"},     {"{a = 1}", "a table"},
   };
   for (const auto& [written, told] : cases) {
     EXPECT_EQ(refusal(load("mode = \"development\"\n[http]\nport = " + written + "\n")),
@@ -227,6 +228,36 @@ TEST_F(ConfigLoad, TextIsOneLineOfUtf8OfBoundedLength) {
               HasSubstr("must be one line of text of 0 to 255 bytes"), Not(HasSubstr("\n"))));
   }
   EXPECT_THAT(refusal(load("", {}, {{"tokens.audience", ""}})), HasSubstr("1 to 255 bytes"));
+}
+
+// A message reaches terminals, logs and JSON, which refuse or garble what is no text.
+TEST_F(ConfigLoad, AMessageIsTextWhateverTheValueWas) {
+  const auto told = [](const std::string& value) {
+    const std::string message = refusal(load("", {{"DOORBUSTER_LOG_LEVEL", value}}));
+    EXPECT_TRUE(common::is_plain_utf8(message)) << message;
+    const std::string_view rest = std::string_view(message).substr(24);
+    return std::string(rest.substr(0, rest.find("\" must be one of debug, info, warn, error")));
+  };
+  const std::string korean = "\xED\x95\x9C";
+  EXPECT_EQ(told("a\x1B[2J\x7F"), "a?[2J?");
+  EXPECT_EQ(told("\xFF" + korean + "\xED\x95"), "?" + korean + "?");
+  EXPECT_EQ(told("\xC0\x80\xED\xA0\x80"), "??");
+  EXPECT_EQ(told(std::string(80, 'a')), std::string(80, 'a'));
+  EXPECT_EQ(told(std::string(81, 'a')), std::string(80, 'a') + "...");
+  EXPECT_EQ(told(std::string(77, 'a') + korean), std::string(77, 'a') + korean);
+  for (const std::size_t before : {78, 79, 80}) {
+    EXPECT_EQ(told(std::string(before, 'a') + korean), std::string(before, 'a') + "...");
+  }
+  EXPECT_EQ(refusal(load("", {{"DOORBUSTER_\xFF", "1"}})),
+            "environment: unknown key DOORBUSTER_?; did you mean DOORBUSTER_MODE?");
+}
+
+TEST_F(ConfigLoad, WhatAnArrayHoldsIsNotRepeated) {
+  for (const char* array :
+       {"[inf]", "[-inf, nan]", "[-9223372036854775808]", "[[1979-05-27], {}]"}) {
+    EXPECT_EQ(refusal(load(std::string("mode = ") + array)),
+              "s.toml:1: mode = an array must be one of development, production");
+  }
 }
 
 TEST_F(ConfigLoad, AnUnknownKeyIsRefusedWithTheNearestKnownOne) {
@@ -257,6 +288,10 @@ TEST_F(ConfigLoad, BrokenTomlIsRefusedWithItsLine) {
   EXPECT_THAT(refusal(load("[http]\nport = = 1\n")), StartsWith("s.toml:2: not valid TOML: "));
   EXPECT_THAT(refusal(load("warm_up = true\nwarm_up = true\n")),
               StartsWith("s.toml:2: not valid TOML: "));
+  // What is quoted from the file cannot move the terminal's cursor.
+  EXPECT_THAT(refusal(load("http = in\x1B[2J\n")),
+              AllOf(StartsWith("s.toml:1: not valid TOML: "), HasSubstr("in?")));
+  EXPECT_TRUE(common::is_plain_utf8(refusal(load("http = in\xED\x95\n"))));
 }
 
 TEST_F(ConfigLoad, VariablesThatKubernetesMakesOfAServiceAreLeftAlone) {
