@@ -285,7 +285,11 @@ class Loader {
   void set_node(std::size_t index, const toml::node& node, const std::string& place) {
     const ConfigKey& key = keys_[index];
     const std::optional<ConfigValue> value = from_toml(node);
-    if (value && allowed(key, *value)) {
+    if (loaded_.origins[index] != "default") {
+      // "http.port" with quotation marks is another name for TOML, so it lets both of them pass.
+      problems_.push_back(
+          fmt::format("{}: {} is set already by {}", place, key.name, loaded_.origins[index]));
+    } else if (value && allowed(key, *value)) {
       key.set(loaded_.config, *value);
       loaded_.origins[index] = place;
     } else {

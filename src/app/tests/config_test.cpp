@@ -294,6 +294,14 @@ TEST_F(ConfigLoad, BrokenTomlIsRefusedWithItsLine) {
   EXPECT_TRUE(common::is_plain_utf8(refusal(load("http = in\xED\x95\n"))));
 }
 
+TEST_F(ConfigLoad, AKeyIsSetOnceInAFileHoweverItIsSpelled) {
+  EXPECT_EQ(load("\"http.port\" = 1\n").value().config.http.port, 1);
+  EXPECT_EQ(refusal(load("\"http.port\" = 1\n[http]\nport = 2\n")),
+            "s.toml:1: http.port is set already by s.toml:3");
+  EXPECT_EQ(load("[http]\nport = 1\n", {{"DOORBUSTER_HTTP_PORT", "2"}}).value().config.http.port,
+            2);
+}
+
 TEST_F(ConfigLoad, VariablesThatKubernetesMakesOfAServiceAreLeftAlone) {
   const auto loaded = load("", {{"DOORBUSTER_SERVICE_HOST", "10.0.0.1"},
                                 {"DOORBUSTER_SERVICE_PORT", "80"},
