@@ -120,6 +120,10 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   // Farther than a third of the word it is no slip of the finger any more.
   std::size_t limit = std::max<std::size_t>(word.size() / 3, 1) + 1;
   for (const std::string& one : known) {
+    // Each letter more or less is one edit, so a whole file in one word costs nothing here.
+    const std::size_t longer =
+        std::max(word.size(), one.size()) - std::min(word.size(), one.size());
+    if (longer >= limit) continue;
     const std::size_t distance = edit_distance(word, one);
     if (distance < limit) {
       limit = distance;
