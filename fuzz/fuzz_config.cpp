@@ -195,7 +195,7 @@ void check_secrets(std::string_view around, FuzzedDataProvider& in) {
   const std::string& name = keys[in.ConsumeIntegralInRange<std::size_t>(0, keys.size() - 1)].name;
   const auto load_url = [&] {
     // A quoted key with a dot in it is the same key.
-    switch (in.ConsumeIntegralInRange<int>(0, 4)) {
+    switch (in.ConsumeIntegralInRange<int>(0, 6)) {
       case 0:
         return load("", {{app::environment_name(name), url}});
       case 1:
@@ -204,6 +204,10 @@ void check_secrets(std::string_view around, FuzzedDataProvider& in) {
         return load('"' + name + "\" = " + toml_string(url));
       case 3:
         return load(name + " = [" + toml_string(url) + ", 1979-05-27]");
+      case 4:
+        return load(name + " = " + without_holes(url));
+      case 5:
+        return load(toml_string(url) + " = 1\n" + toml_string(url) + " = 2");
       default:
         return load(name + " = {x = " + toml_string(url) + '}');
     }
