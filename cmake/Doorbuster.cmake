@@ -26,8 +26,8 @@ endif()
 
 # doorbuster_module(NAME HEADERS ... SOURCES ... DEPENDS modules and libraries our headers need
 #                   USES drivers, private TESTS tests/*_test.cpp)
-# Each header is also compiled alone, and a file on disk that is not listed stops the configure step:
-# a test that nobody runs protects nobody.
+# With DOORBUSTER_LONE_HEADERS each header is also compiled alone. A file on disk that is not listed
+# stops the configure step: a test that nobody runs protects nobody.
 function(doorbuster_module name)
   cmake_parse_arguments(M "" "" "HEADERS;SOURCES;DEPENDS;USES;TESTS;TEST_USES" ${ARGN})
   set(dir ${CMAKE_CURRENT_SOURCE_DIR})
@@ -41,7 +41,11 @@ function(doorbuster_module name)
   endforeach()
 
   set(alone)
-  foreach(header IN LISTS M_HEADERS)
+  set(lone_headers)
+  if(DOORBUSTER_LONE_HEADERS)
+    set(lone_headers ${M_HEADERS})
+  endif()
+  foreach(header IN LISTS lone_headers)
     string(REPLACE "/" "_" flat ${header})
     set(probe ${CMAKE_CURRENT_BINARY_DIR}/alone_${flat}.cpp)
     file(CONFIGURE OUTPUT ${probe} CONTENT "#include \"${name}/${header}\"\n" @ONLY)
