@@ -11,14 +11,14 @@ std::string to_string(ScopeId id) { return id.kind + std::to_string(id.number); 
 
 std::optional<std::int64_t> parse_id_number(std::string_view text) noexcept {
   if (text.empty() || text.size() > 19 || text[0] == '0') return std::nullopt;
-  std::int64_t value = 0;
+  // 19 digits fit without a sign, so one comparison at the end is enough: divisions are slow.
+  std::uint64_t value = 0;
   for (const char c : text) {
     if (c < '0' || c > '9') return std::nullopt;
-    const std::int64_t digit = c - '0';
-    if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) return std::nullopt;
-    value = value * 10 + digit;
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
   }
-  return value;
+  if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) return std::nullopt;
+  return static_cast<std::int64_t>(value);
 }
 
 std::optional<AllotmentId> parse_allotment_id(std::string_view text) noexcept {
