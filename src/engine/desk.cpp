@@ -92,6 +92,22 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
     co_return recorded;
   }
 
+  if (const auto* past = std::get_if<PastDue>(&*answer)) {
+    // What its row says now reaches the gate by the same way as the first time; this once the
+    // answer does not wait for it.
+    const int index = scope.index_of(past->entry.allotment);
+    if (index < 0) {
+      parts_.journal.release_seat();
+      co_return busy(BusyReason::kReturning);
+    }
+    Grant grant =
+        grant_of(past->entry, rules, rules.allotments[static_cast<std::size_t>(index)], ask.member);
+    // The row is there, so this only says which gate is to hear of it.
+    grant.epoch = epoch;
+    const Result<Done> appended = co_await parts_.journal.append(std::move(grant));
+    static_cast<void>(appended);
+    co_return busy(BusyReason::kReturning);
+  }
   parts_.journal.release_seat();
   if (const auto* limit = std::get_if<LimitReached>(&*answer)) {
     already_.add();
@@ -109,8 +125,6 @@ Task<DeskAnswer> Desk::take(common::Executor& caller, Ask ask) {
       case NotNow::kDraining:
         others_.leaser.wake();
         co_return busy(BusyReason::kRebuilding);
-      case NotNow::kReturning:
-        co_return busy(BusyReason::kReturning);
     }
   }
   dry_.add();

@@ -75,7 +75,9 @@ class EngineImpl final : public Engine {
     ResumeOn to_home{home_};
     co_await to_home;
     auto scope = std::make_shared<Scope>(std::move(rules));
-    const bool again = scopes_.find(scope->rules().id) != nullptr;
+    const std::shared_ptr<Scope> former = scopes_.find(scope->rules().id);
+    // One that never came to an epoch was not prepared, but tried.
+    const bool again = former && former->epoch() != Epoch{0};
     // Known to the relay before the rebuild needs it; takes answer busy until its epoch is set.
     scopes_.put(scope);
     Result<Done> built = Done{};
@@ -222,7 +224,8 @@ class EngineImpl final : public Engine {
   Task<void> run_leaser() { return leaser_.run(); }
   Task<void> run_standing() { return standing_.run(); }
   Task<void> run_roster() {
-    return roster_.run([this] { reclaim_.wake(); },
+    // At its start a node looks for what its former self left (S7).
+    return roster_.run([this] { reclaim_.wake(); }, [this] { reclaim_.wake(); },
                        [this] {
                          if (superseded_) superseded_();
                        });
@@ -272,27 +275,41 @@ class EngineImpl final : public Engine {
   }
 
   Task<Result<bool>> settle_here(ScopeId id) {
-    const std::shared_ptr<Scope> scope = scopes_.find(id);
-    if (!scope) co_return true;
     const Result<GateReading> gate = co_await parts_.gate.read(id);
-    if (!gate) co_return fail(gate.error());
-    if (!gate->in_flight.empty()) co_return false;
     std::vector<GrantId> none;
     const Result<LedgerReading> ledger =
-        co_await parts_.ledger.read(id, std::move(none), gate->applied);
+        co_await parts_.ledger.read(id, std::move(none), gate ? gate->applied : SequenceNumber{0});
+    if (!ledger && ledger.error().code == common::ErrorCode::kNotFound) co_return true;
     if (!ledger) co_return fail(ledger.error());
-    if (ledger->last_number != gate->applied) co_return false;
-    for (const auto& one : ledger->allotments) {
-      if (one.open_holds > 0 || one.undelivered > 0) co_return false;
+    if (ledger->state == ShardState::kOpen) {
+      if (!gate) co_return fail(gate.error());
+      if (!is_quiet(*gate, *ledger)) co_return false;
+      const Result<Done> closed =
+          co_await parts_.ledger.close(id, ledger->epoch, ledger->last_number);
+      if (!closed && closed.error().code == common::ErrorCode::kStaleEpoch) co_return false;
+      if (!closed) co_return fail(closed.error());
     }
-    // A take may have come since the readings: its row is seen here, or fenced when it arrives.
-    const Result<Done> settled = co_await parts_.ledger.settle(id, gate->epoch, gate->applied);
-    if (!settled && settled.error().code == common::ErrorCode::kStaleEpoch) co_return false;
-    if (!settled) co_return fail(settled.error());
+    if (ledger->state != ShardState::kSettled) {
+      // Somebody else may have been at work since the readings; who was answered is in the journal.
+      const Result<Done> drained = co_await parts_.journal.consumed_to_end();
+      if (!drained) co_return fail(drained.error());
+      const Result<Done> settled = co_await parts_.ledger.settle(id);
+      if (!settled && settled.error().code == common::ErrorCode::kStaleEpoch) co_return false;
+      if (!settled) co_return fail(settled.error());
+    }
     scopes_.remove(id);
     const Result<Done> removed = co_await parts_.gate.remove(id);
     if (!removed) co_return fail(removed.error());
     co_return true;
+  }
+
+  /// Whether the gate in charge has nothing in flight, and the ledger nothing to wait for.
+  static bool is_quiet(const GateReading& gate, const LedgerReading& ledger) {
+    return gate.state == GateState::kOpen && gate.epoch == ledger.epoch &&
+           gate.memory == ledger.memory && gate.in_flight.empty() &&
+           gate.applied == ledger.last_number &&
+           std::all_of(ledger.allotments.begin(), ledger.allotments.end(),
+                       [](const auto& one) { return one.open_holds == 0 && one.undelivered == 0; });
   }
 
   const EngineConfig config_;

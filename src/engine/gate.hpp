@@ -58,9 +58,13 @@ enum class NotNow {
   kNotPrepared,  ///< no such scope or allotment here: not prepared, or lost
   kStaleEpoch,   ///< the gate is in another epoch
   kDraining,     ///< rebuilding, and nothing to give yet
-  kReturning,    ///< the member's hold is past its deadline and its slot is on its way back
 };
-using TakeAnswer = std::variant<Taken, AlreadyTaken, LimitReached, Dry, NotNow>;
+/// The member's hold is past the deadline that the gate knows: its slot is on its way back, or it
+/// was paid and the gate has not heard.
+struct PastDue {
+  GateEntry entry;
+};
+using TakeAnswer = std::variant<Taken, AlreadyTaken, LimitReached, Dry, PastDue, NotNow>;
 
 struct Confirmation {
   MemberId member;

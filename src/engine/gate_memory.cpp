@@ -142,15 +142,15 @@ TakeAnswer GateMemory::take(TakeRequest request) {
              (e.key == request.key && !request.key.empty() && e.allotment == request.allotment);
     });
     if (same != mine.end() && (same->recorded || in_force(Rule::kAdoption))) {
-      if (same->recorded && request.now >= same->due_at) return NotNow::kReturning;
+      if (same->recorded && request.now >= same->due_at) return PastDue{*same};
       return AlreadyTaken{*same};
     }
     if (same == mine.end() && mine.size() >= static_cast<std::size_t>(per_member_)) {
       // One of them may be on its way back; then the next try may succeed.
-      const bool returning = std::any_of(mine.begin(), mine.end(), [&](const GateEntry& e) {
+      const auto past = std::find_if(mine.begin(), mine.end(), [&](const GateEntry& e) {
         return e.recorded && request.now >= e.due_at;
       });
-      if (returning) return NotNow::kReturning;
+      if (past != mine.end()) return PastDue{*past};
       return LimitReached{mine.back()};
     }
   }
@@ -193,8 +193,9 @@ Result<Done> GateMemory::confirm(Epoch epoch, const std::vector<Confirmation>& r
                       .due_at = one.due_at});
       continue;
     }
+    // A deadline only grows: a confirm that was slower than the payment knows the older one.
+    entry->due_at = entry->recorded ? std::max(entry->due_at, one.due_at) : one.due_at;
     entry->recorded = true;
-    entry->due_at = one.due_at;
     entry->slot = one.slot;
     entry->nth = one.nth;
     ++version_;

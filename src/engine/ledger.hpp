@@ -35,11 +35,15 @@ struct RecordOutcome {
 enum class RowState { kNone, kHolds, kTerminal };
 
 /// What the flag's probe and the watch read, in one snapshot.
+/// kClosing: nothing more is given, and what was given is on its way into rows. kSettled: all of it
+/// has arrived, and nothing else will.
+enum class ShardState { kOpen, kClosing, kSettled };
+
 struct LedgerReading {
   Epoch epoch;
   std::string memory;  ///< of the gate that this epoch was loaded into
   SequenceNumber last_number;
-  bool settled = false;  ///< the scope is over, and this epoch only fences what still arrives
+  ShardState state = ShardState::kOpen;
   struct Allotment {
     AllotmentId id;
     std::int32_t quantity = 0;
@@ -147,11 +151,15 @@ class Ledger {
 
   /// Sets the counter to the number of rows that hold (`doorbuster rebuild --counts`).
   [[nodiscard]] virtual common::Task<common::Result<common::Done>> recount(ScopeId scope) = 0;
-  /// Settles the scope as it was read: no hold is open, `epoch` is in force and `last_number` the
-  /// last. What a gate gave since and still arrives is fenced. Errors also: kStaleEpoch when it is
-  /// not like that any more, and then nothing has changed.
-  [[nodiscard]] virtual common::Task<common::Result<common::Done>> settle(
+  /// First half of settling, as the scope was read: no hold is open, `epoch` is in force and
+  /// `last_number` the last. The epoch is raised, so that nothing given from now on passes the
+  /// check of S8. Errors also: kStaleEpoch when it is not like that any more, and then nothing has
+  /// changed.
+  [[nodiscard]] virtual common::Task<common::Result<common::Done>> close(
       ScopeId scope, Epoch epoch, SequenceNumber last_number) = 0;
+  /// Second half, once the journal was consumed to an end that was read behind close(): what still
+  /// arrives is fenced. Errors also: kStaleEpoch when it is not closing, or a hold is open.
+  [[nodiscard]] virtual common::Task<common::Result<common::Done>> settle(ScopeId scope) = 0;
 };
 
 }  // namespace doorbuster::engine

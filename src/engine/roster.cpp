@@ -25,7 +25,9 @@ void Roster::stop() {
   signal_.set();
 }
 
-Task<void> Roster::run(std::function<void()> somebody_ended, std::function<void()> replaced) {
+Task<void> Roster::run(std::function<void()> begun, std::function<void()> somebody_ended,
+                       std::function<void()> replaced) {
+  bool first = true;
   while (!stopping_.load() && table_ != nullptr) {
     if (self() == NodeId{0}) {
       std::string name = config_.name;
@@ -34,7 +36,10 @@ Task<void> Roster::run(std::function<void()> somebody_ended, std::function<void(
     } else {
       const Result<std::vector<NodeBeat>> beats = co_await table_->beat(self(), reaches_gate_);
       if (beats) {
-        if (note(*beats, home_.clock().steady())) somebody_ended();
+        const bool news = note(*beats, home_.clock().steady());
+        if (first) begun();
+        if (news) somebody_ended();
+        first = false;
       } else {
         if (in_force(Rule::kHeartbeatsAreRead)) last_read_.reset();
         if (beats.error().code == ErrorCode::kNotFound) {

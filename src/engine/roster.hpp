@@ -28,9 +28,10 @@ class Roster {
   /// Without a `table` this node is alone: its number is 0 and nobody else ever was.
   Roster(common::Executor& home, NodeTable* table, Config config, common::Metrics& metrics);
 
-  /// `somebody_ended` is called each time that a node is newly taken as ended; `replaced` when
-  /// another process has taken this node's name.
-  [[nodiscard]] common::Task<void> run(std::function<void()> somebody_ended,
+  /// `begun` is called once, with the first reading of the others; `somebody_ended` each time that
+  /// a node is newly taken as ended; `replaced` when another process has taken this node's name.
+  [[nodiscard]] common::Task<void> run(std::function<void()> begun,
+                                       std::function<void()> somebody_ended,
                                        std::function<void()> replaced);
   void stop();
 

@@ -43,9 +43,9 @@ struct Sql {
         by_id(fmt::format("SELECT state IN ({}), slot, nth, CASE WHEN state = '{}' THEN due_at "
                           "END, merged_into FROM {} WHERE id = $1",
                           holding_list(t), t.hold, t.table)),
-        by_slot(
-            fmt::format("SELECT id FROM {} WHERE allotment = $1 AND slot = $2 AND state IN ({})",
-                        t.table, holding_list(t))),
+        by_slot(fmt::format(
+            "SELECT id, member FROM {} WHERE allotment = $1 AND slot = $2 AND state IN ({})",
+            t.table, holding_list(t))),
         by_member(fmt::format("SELECT id, nth FROM {} WHERE scope = $1 AND member = $2 AND state "
                               "IN ({}) ORDER BY nth",
                               t.table, holding_list(t))),
@@ -102,20 +102,30 @@ struct Sql {
             "AND o.state = '{}' AND o.due_at <= $1 "
             "AND (o.held_back_by IS NULL OR o.held_back_until <= $2) LIMIT $3",
             t.allotments, t.table, t.hold)),
-        settle(fmt::format(
-            "UPDATE engine_shard SET state = 'SETTLED', epoch = epoch + 1, min_epoch = epoch + 1 "
-            "WHERE scope = $1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND NOT EXISTS "
-            "(SELECT 1 "
-            "FROM {} a JOIN {} o ON o.allotment = a.allotment WHERE a.scope = engine_shard.scope "
-            "AND o.state = '{}')",
-            t.allotments, t.table, t.hold)),
+        close(
+            fmt::format("UPDATE engine_shard SET state = 'CLOSED', epoch = epoch + 1 WHERE scope = "
+                        "$1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND state = 'OPEN' "
+                        "AND {}",
+                        no_hold(t))),
+        settle(
+            fmt::format("UPDATE engine_shard SET state = 'SETTLED', min_epoch = epoch WHERE scope "
+                        "= $1 AND shard = 0 AND state = 'CLOSED' AND {}",
+                        no_hold(t))),
         recount(fmt::format("UPDATE {0} SET sold = (SELECT count(*) FROM {1} o WHERE o.allotment = "
                             "{0}.allotment AND o.state IN ({2})) WHERE scope = $1",
                             t.allotments, t.table, holding_list(t))) {}
 
   const std::string insert, first_history, by_id, by_slot, by_member, by_key, reject,
-      reject_history, shard_of_rows, one_row, allotments, leases, lease, counts, due, settle,
+      reject_history, shard_of_rows, one_row, allotments, leases, lease, counts, due, close, settle,
       recount;
+
+ private:
+  static std::string no_hold(const GrantTable& t) {
+    return fmt::format(
+        "NOT EXISTS (SELECT 1 FROM {} a JOIN {} o ON o.allotment = a.allotment WHERE a.scope = "
+        "engine_shard.scope AND o.state = '{}')",
+        t.allotments, t.table, t.hold);
+  }
 };
 
 db::Param text_or_null(const std::string& text) {
@@ -245,7 +255,14 @@ class Recording {
     const Result<db::Rows> slot =
         session_.query(sql_.by_slot, {allotment, std::int64_t{grant.slot.value()}});
     if (!slot) return fail(slot.error());
-    if (!slot->empty()) return Maybe{RecordOutcome{.kind = RecordKind::kSlotHeld}};
+    if (!slot->empty()) {
+      // The gate gave it, so it does not know its holder.
+      Grant holder = grant;
+      holder.member = MemberId{slot->front().integer(1)};
+      const Result<Done> step = write(holder, SequenceKind::kLoad, slot->front().grant_id(0));
+      if (!step) return fail(step.error());
+      return Maybe{RecordOutcome{.kind = RecordKind::kSlotHeld}};
+    }
 
     if (!grant.key.empty()) {
       const Result<db::Rows> key =
@@ -427,7 +444,9 @@ class SqlLedger final : public Ledger {
           "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, memory, "
           "state) VALUES ($1, 0, 1, 1, 0, $2, $3, 'OPEN') ON CONFLICT (scope, shard) DO UPDATE SET "
           "epoch = engine_shard.epoch + 1, gate = excluded.gate, memory = excluded.memory, "
-          "state = 'OPEN' WHERE $4 IN (0, engine_shard.epoch) RETURNING epoch",
+          "state = 'OPEN' WHERE $4 = 0 OR ($4 = engine_shard.epoch AND engine_shard.state = "
+          "'OPEN') "
+          "RETURNING epoch",
           {scope, std::string_view(wanted.gate), std::string_view(wanted.memory),
            wanted.from ? wanted.from->value() : std::int64_t{0}});
       if (!rows) return fail(rows.error());
@@ -598,7 +617,7 @@ class SqlLedger final : public Ledger {
       reading.epoch = Epoch{shard->front().integer(0)};
       reading.last_number = SequenceNumber{shard->front().integer(2)};
       reading.memory = shard->front().text(3);
-      reading.settled = shard->front().text(4) == "SETTLED";
+      reading.state = shard_state(shard->front().text(4));
       const Result<db::Rows> allotments = session.query(sql_.allotments, {name});
       if (!allotments) return fail(allotments.error());
       for (const db::Row& one : *allotments) {
@@ -685,15 +704,20 @@ class SqlLedger final : public Ledger {
 
   Task<Result<Done>> recount(ScopeId scope) override { return change(sql_.recount, scope); }
 
-  Task<Result<Done>> settle(ScopeId scope, Epoch epoch, SequenceNumber last_number) override {
+  Task<Result<Done>> close(ScopeId scope, Epoch epoch, SequenceNumber last_number) override {
     std::function<Result<Done>(db::Session&)> work =
         [this, scope, epoch, last_number](db::Session& session) -> Result<Done> {
       const std::string name = to_string(scope);
-      const Result<std::int64_t> changed =
-          session.execute(sql_.settle, {name, epoch.value(), last_number.value()});
-      if (!changed) return fail(changed.error());
-      if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not as it was read: " + name);
-      return Done{};
+      return one_row(session.execute(sql_.close, {name, epoch.value(), last_number.value()}), name);
+    };
+    return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
+  }
+
+  Task<Result<Done>> settle(ScopeId scope) override {
+    std::function<Result<Done>(db::Session&)> work = [this,
+                                                      scope](db::Session& session) -> Result<Done> {
+      const std::string name = to_string(scope);
+      return one_row(session.execute(sql_.settle, {name}), name);
     };
     return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
   }
@@ -764,6 +788,18 @@ class SqlLedger final : public Ledger {
         {scope});
     if (rows && rows->empty()) return fail(ErrorCode::kNotFound, "no shard row for scope " + scope);
     return rows;
+  }
+
+  static ShardState shard_state(const std::string& word) {
+    return word == "SETTLED"  ? ShardState::kSettled
+           : word == "CLOSED" ? ShardState::kClosing
+                              : ShardState::kOpen;
+  }
+
+  static Result<Done> one_row(const Result<std::int64_t>& changed, const std::string& scope) {
+    if (!changed) return fail(changed.error());
+    if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not as it was read: " + scope);
+    return Done{};
   }
 
   /// One UPDATE of one scope; kStaleEpoch when it found no row. `number`, where given, is $1.

@@ -87,8 +87,8 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
     co_return true;
   }
   if (!ledger) co_return true;
-  if (ledger->settled) {
-    co_await forget(id);
+  if (ledger->state != ShardState::kOpen) {
+    if (ledger->state == ShardState::kSettled) co_await forget(id);
     co_return false;
   }
   // What every call of this epoch is for, also where another node has raised it.
@@ -144,8 +144,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
   const Result<LedgerReading> ledger =
       co_await parts_.ledger.read(id, std::move(ids), before->applied);
   if (!ledger) co_return std::nullopt;
-  if (ledger->settled) {
-    co_await forget(id);
+  if (ledger->state != ShardState::kOpen) {
+    if (ledger->state == ShardState::kSettled) co_await forget(id);
     co_return std::nullopt;
   }
   const Result<GateReading> after = co_await parts_.gate.read(id);

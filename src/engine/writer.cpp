@@ -108,11 +108,11 @@ Task<std::vector<Grant>> Writer::settle_batch(std::vector<Grant> batch,
       }
       case RecordKind::kMerged:
       case RecordKind::kRuleBroken:
+      case RecordKind::kSlotHeld:
         steps = true;
         break;
       case RecordKind::kSameTerminal:
       case RecordKind::kFenced:
-      case RecordKind::kSlotHeld:
         break;
     }
   }
@@ -139,11 +139,16 @@ Task<std::vector<Grant>> Writer::settle_batch(std::vector<Grant> batch,
       again.push_back(std::move(grant));
       continue;
     }
-    // None left, or the gate is in another epoch by now: its owner asks again. The reclaimer writes
-    // the row.
-    RecordOutcome none = outcomes[i];
-    none.kind = RecordKind::kSameTerminal;
-    const Result<RecordOutcome> outcome = none;
+    // None left, or the gate knows nothing of it (any more). It ends as a row all the same (S1).
+    std::vector<Grant> one{grant};
+    const Result<std::vector<RecordOutcome>> ended =
+        co_await parts_.ledger.finish_reclaim(std::move(one));
+    if (!ended) {
+      again.push_back(std::move(grant));
+      continue;
+    }
+    steps = true;
+    const Result<RecordOutcome> outcome = ended->front();
     parts_.outcomes.publish(grant.id, outcome);
   }
   if (steps && steps_written_) steps_written_();

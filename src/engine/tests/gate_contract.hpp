@@ -170,6 +170,10 @@ inline bool is_not_now(const TakeAnswer& answer, NotNow why) {
   const auto* not_now = std::get_if<NotNow>(&answer);
   return not_now != nullptr && *not_now == why;
 }
+inline bool is_past_due(const TakeAnswer& answer, const GrantId& id) {
+  const auto* past = std::get_if<PastDue>(&answer);
+  return past != nullptr && past->entry.id == id;
+}
 inline bool is_dry(const TakeAnswer& answer) { return std::holds_alternative<Dry>(answer); }
 
 TEST_P(GateContract, AnswersNotPreparedBeforeItKnowsTheScopeAndForAForeignAllotment) {
@@ -518,10 +522,12 @@ TEST_P(GateContract, AHoldPastItsDeadlineIsOnItsWayBack) {
   b.now = kStart + kHold - std::chrono::microseconds{1};
   EXPECT_TRUE(std::holds_alternative<AlreadyTaken>(b.take(1)));
   b.now = kStart + kHold;
-  EXPECT_TRUE(is_not_now(b.take(1), NotNow::kReturning));
-  EXPECT_TRUE(is_not_now(b.take(1, {}, kOther), NotNow::kReturning));
-  // Paid: it has no deadline any more.
+  EXPECT_TRUE(is_past_due(b.take(1), entry.id));
+  EXPECT_TRUE(is_past_due(b.take(1, {}, kOther), entry.id));
+  // Paid: it has no deadline any more, also when a confirm of before comes late.
   ASSERT_TRUE(b.confirm(1, entry, kNever));
+  EXPECT_TRUE(std::holds_alternative<AlreadyTaken>(b.take(1)));
+  ASSERT_TRUE(b.confirm(1, entry, kStart + kHold));
   EXPECT_TRUE(std::holds_alternative<AlreadyTaken>(b.take(1)));
 }
 
@@ -542,8 +548,8 @@ TEST_P(GateContract, WithSeveralUnitsAReturningOneMeansNotNowRatherThanTheLimit)
   ASSERT_TRUE(b.confirm(1, one, kStart + kHold));
   ASSERT_TRUE(b.confirm(1, two, kNever));
   b.now = kStart + kHold;
-  EXPECT_TRUE(is_not_now(b.take(1, "c"), NotNow::kReturning));
-  EXPECT_TRUE(is_not_now(b.take(1, "a"), NotNow::kReturning));
+  EXPECT_TRUE(is_past_due(b.take(1, "c"), one.id));
+  EXPECT_TRUE(is_past_due(b.take(1, "a"), one.id));
   EXPECT_EQ(std::get<AlreadyTaken>(b.take(1, "b")).entry.id, two.id);
 }
 

@@ -220,10 +220,59 @@ TEST(Settling, WaitsForGrantsInFlightOpenHoldsAndReturns) {
 TEST(Settling, ThatFailsLeavesTheScopeAsItWas) {
   Shop shop({.quantity = 3});
   shop.prepare();
-  shop.ledger->fail_next(Op::kSettle, 1);
+  shop.ledger->fail_next(Op::kClose, 1);
   EXPECT_FALSE(shop.home.wait(shop.engine->settle(shop.home, kScope)));
   EXPECT_NE(shop.engine->find(kScope), nullptr);
   EXPECT_EQ(words(shop.take(1)), "granted 1");
+}
+
+TEST(Settling, ThatStopsHalfWayIsFinishedByTheNextOne) {
+  Shop shop({.quantity = 3});
+  shop.prepare();
+  shop.ledger->fail_next(Op::kSettle, 1);
+  EXPECT_FALSE(shop.home.wait(shop.engine->settle(shop.home, kScope)));
+  EXPECT_THAT(shop.rows("SELECT state FROM engine_shard"), ElementsAre("CLOSED"));
+  shop.advance(seconds{3});
+  EXPECT_EQ(shop.superseded, 0) << "the epoch was raised by ourselves";
+  EXPECT_EQ(shop.number("SELECT epoch FROM engine_shard"), 2) << "nobody rebuilds it";
+  EXPECT_TRUE(*shop.home.wait(shop.engine->settle(shop.home, kScope)));
+  EXPECT_THAT(shop.rows("SELECT state FROM engine_shard"), ElementsAre("SETTLED"));
+}
+
+// Raise min_epoch with the epoch and a grant that was answered is refused afterwards.
+TEST(Settling, AGrantThatCameBetweenReadingAndClosingKeepsItsRow) {
+  Shop shop({.quantity = 3, .hold = seconds{60}});
+  shop.prepare();
+  shop.ledger->hold(Op::kClose);
+  const auto first = shop.home.begin(shop.engine->settle(shop.home, kScope));
+  shop.quiet();
+  ASSERT_EQ(shop.ledger->waiting(Op::kClose), 1U);
+  shop.ledger->hold(Op::kRecord);
+  const auto asked = shop.ask(1);
+  shop.quiet();
+  shop.ledger->release(Op::kClose);
+  shop.quiet();
+  shop.ledger->release(Op::kRecord);
+  shop.home.until([&] { return asked->has_value() && first->has_value(); });
+  EXPECT_EQ(words(**asked), "granted 1");
+  EXPECT_FALSE((*first)->value()) << "its hold is open";
+  shop.pay_row(grant_of(**asked));
+  EXPECT_TRUE(*shop.home.wait(shop.engine->settle(shop.home, kScope)));
+  EXPECT_THAT(shop.rows("SELECT state FROM flash_sale_order"), ElementsAre("PAID"));
+}
+
+TEST(Settling, OfAScopeThatIsNotPreparedHereAsksTheLedger) {
+  Shop shop;
+  EXPECT_TRUE(*shop.home.wait(shop.engine->settle(shop.home, kScope))) << "it never was open";
+  shop.prepare();
+  ASSERT_EQ(words(shop.take(1)), "granted 1");
+  // As on a node that could not prepare it.
+  Shop other({.quantity = 1});
+  other.run(
+      "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, memory, "
+      "state) VALUES ('s1', 0, 1, 1, 0, 'local', '', 'OPEN')");
+  const auto settled = other.home.wait(other.engine->settle(other.home, kScope));
+  EXPECT_FALSE(settled && *settled);
 }
 
 }  // namespace

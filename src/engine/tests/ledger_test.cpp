@@ -500,21 +500,34 @@ TEST(LedgerContract, PaidOrdersAndSettledScopesDoNotExpire) {
 
 TEST(LedgerContract, SettlesOnlyAsItWasReadAndFencesWhatStillArrives) {
   Books b;
-  const auto settle = [&](std::int64_t epoch, std::int64_t number) {
-    return b.home.wait(b.ledger->settle(kScope, Epoch{epoch}, SequenceNumber{number}));
+  const auto close = [&](std::int64_t epoch, std::int64_t number) {
+    return b.home.wait(b.ledger->close(kScope, Epoch{epoch}, SequenceNumber{number}));
   };
+  const auto settle = [&] { return b.home.wait(b.ledger->settle(kScope)); };
   b.record(b.grant(1, 11, 1));
-  ASSERT_FALSE(settle(1, 0)) << "a hold is open";
-  EXPECT_EQ(settle(1, 0).error().code, common::ErrorCode::kStaleEpoch);
+  ASSERT_FALSE(close(1, 0)) << "a hold is open";
+  EXPECT_EQ(close(1, 0).error().code, common::ErrorCode::kStaleEpoch);
   b.clock.advance(seconds{10});
   EXPECT_EQ(b.expire(), 1U);
-  EXPECT_FALSE(settle(1, 0)) << "a return was written since";
-  EXPECT_FALSE(settle(2, 1)) << "another epoch";
-  ASSERT_TRUE(settle(1, 1));
+  EXPECT_FALSE(close(1, 0)) << "a return was written since";
+  EXPECT_FALSE(close(2, 1)) << "another epoch";
+  EXPECT_FALSE(settle()) << "not closed yet";
+  ASSERT_TRUE(close(1, 1));
+  EXPECT_FALSE(close(2, 1)) << "it is closing already";
+  EXPECT_EQ(b.read().epoch, Epoch{2}) << "so that no grant of before passes the check";
+  EXPECT_EQ(b.read().state, ShardState::kClosing);
+  EXPECT_FALSE(b.raise_from(2)) << "a rebuild that comes too late";
+  // What was in the journal is still recorded, and has its time.
+  EXPECT_EQ(b.record(b.grant(3, 13, 1)).kind, RecordKind::kRecorded);
+  EXPECT_FALSE(settle()) << "its hold is open";
+  b.run("UPDATE flash_sale_order SET state = 'PAID' WHERE member = 13");
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(b.read().state, ShardState::kSettled);
   // Taken before and late: no hold may come to life in a settled scope, where nobody would end it.
   const auto late = b.record(b.grant(2, 12, 2));
   EXPECT_EQ(late.kind, RecordKind::kFenced);
-  EXPECT_THAT(b.orders(), ElementsAre("11 EXPIRED 1 1 -", ::testing::StartsWith("12 REJECTED")));
+  EXPECT_THAT(b.orders(), ElementsAre("11 EXPIRED 1 1 -", ::testing::StartsWith("12 REJECTED"),
+                                      "13 PAID 1 1 -"));
 }
 
 TEST(LedgerContract, AnOpenPaymentHoldsExpiryBackUntilItsMaximumAndNoLonger) {
@@ -719,8 +732,10 @@ TEST(LedgerContract, AnEpochIsRaisedFromTheOneThatWasReadOrNotAtAll) {
 
 TEST(LedgerContract, ARaisingThatComesTooLateDoesNotOpenASettledScope) {
   Books b;
-  ASSERT_TRUE(b.home.wait(b.ledger->settle(kScope, Epoch{1}, SequenceNumber{0})));
+  ASSERT_TRUE(b.home.wait(b.ledger->close(kScope, Epoch{1}, SequenceNumber{0})));
+  ASSERT_TRUE(b.home.wait(b.ledger->settle(kScope)));
   EXPECT_FALSE(b.raise_from(1));
+  EXPECT_FALSE(b.raise_from(2));
   EXPECT_THAT(b.rows("SELECT state FROM engine_shard"), ElementsAre("SETTLED"));
 }
 

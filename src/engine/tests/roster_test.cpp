@@ -78,7 +78,8 @@ struct Watcher {
   Task<void> run() {
     std::function<void()> on_end = [this] { ++ended; };
     std::function<void()> on_replaced = [this] { ++replaced; };
-    co_await roster.run(std::move(on_end), std::move(on_replaced));
+    std::function<void()> on_begin = [this] { ++begun; };
+    co_await roster.run(std::move(on_begin), std::move(on_end), std::move(on_replaced));
     over = true;
   }
 
@@ -108,6 +109,7 @@ struct Watcher {
   std::unique_ptr<common::Metrics> metrics = common::make_metrics();
   FakeNodes table;
   Roster roster;
+  int begun = 0;
   int ended = 0;
   int replaced = 0;
   bool over = false;
@@ -122,6 +124,16 @@ TEST(Roster, EnlistsOnceTheLedgerTakesItAndOnlyOnce) {
   EXPECT_EQ(w.table.names.size(), 1U);
   EXPECT_EQ(w.table.beats, 20) << "one every half second";
   EXPECT_FALSE(w.roster.alone());
+}
+
+TEST(Roster, SaysOnceThatItCanTellWhoHasEnded) {
+  Watcher w;
+  w.table.down = true;
+  w.advance(3 * kEvery);
+  EXPECT_EQ(w.begun, 0);
+  w.table.down = false;
+  w.advance(3 * kEvery);
+  EXPECT_EQ(w.begun, 1);
 }
 
 TEST(Roster, TriesToEnlistAgainUntilItCan) {

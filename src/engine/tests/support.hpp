@@ -216,12 +216,13 @@ enum class Op {
   kMark,
   kFinishReclaim,
   kRecount,
+  kClose,
   kSettle,
   kLease,
   kLeases,
   kStanding,
 };
-inline constexpr std::size_t kOps = 15;
+inline constexpr std::size_t kOps = 16;
 
 /// A real ledger with trouble on the way to it and back. Used on one executor, as the engine does.
 class FaultyLedger final : public Ledger {
@@ -308,9 +309,12 @@ class FaultyLedger final : public Ledger {
   common::Task<common::Result<common::Done>> recount(ScopeId scope) override {
     return pass(Op::kRecount, real_.recount(scope));
   }
-  common::Task<common::Result<common::Done>> settle(ScopeId scope, Epoch epoch,
-                                                    SequenceNumber last_number) override {
-    return pass(Op::kSettle, real_.settle(scope, epoch, last_number));
+  common::Task<common::Result<common::Done>> close(ScopeId scope, Epoch epoch,
+                                                   SequenceNumber last_number) override {
+    return pass(Op::kClose, real_.close(scope, epoch, last_number));
+  }
+  common::Task<common::Result<common::Done>> settle(ScopeId scope) override {
+    return pass(Op::kSettle, real_.settle(scope));
   }
 
  private:
