@@ -63,15 +63,20 @@ struct Plan {
   double pay = 0.4;
   double cancel = 0.2;
   double hang_up = 0;
+  Micros closes = 0;  ///< after the beginning, while members still come; 0: when all is sold
+  std::size_t batch_max = 1000;
+  std::size_t expiry_batch = 500;
+  std::size_t seats = 4096;
   Link::Trouble store, gate, broker, bank;
   std::vector<std::pair<Chaos, Micros>> chaos;
 
   [[nodiscard]] std::string words() const {
     static constexpr std::string_view kSetups[] = {"embedded", "shared", "stream"};
     std::string out = fmt::format(
-        "{}, {} nodes, {} x {} units, N {}, {} members, hold {} s, chunk {}{}{}",
+        "{}, {} nodes, {} x {} units, N {}, {} members, hold {} s, chunk {}{}{}{}",
         kSetups[static_cast<int>(setup)], nodes, items, quantity, per_member, members, hold.count(),
-        lease_chunk, crowd_the_end ? ", faults at the end" : "", resell ? ", refunds resold" : "");
+        lease_chunk, crowd_the_end ? ", faults at the end" : "", resell ? ", refunds resold" : "",
+        closes > 0 ? fmt::format(", closes {:.1f}", static_cast<double>(closes) / 1e6) : "");
     for (const auto& [kind, when] : chaos) {
       out += fmt::format(", {} {:.1f}", kChaosNames[static_cast<std::size_t>(kind)],
                          static_cast<double>(when) / 1e6);
@@ -117,6 +122,12 @@ Plan draw(Random& random, Planted planted) {
   plan.pay = static_cast<double>(random.between(0, 7)) / 10;
   plan.cancel = static_cast<double>(random.between(0, 3)) / 10;
   plan.hang_up = random.chance(0.4) ? 0.2 : 0;
+  if (random.chance(0.15)) plan.closes = random.between(500 * kMillisecond, plan.length);
+  if (random.chance(0.25)) {
+    plan.batch_max = static_cast<std::size_t>(random.between(1, 3));
+    plan.expiry_batch = static_cast<std::size_t>(random.between(1, 3));
+  }
+  if (random.chance(0.15)) plan.seats = static_cast<std::size_t>(random.between(1, 4));
   if (random.chance(0.6)) plan.store = draw_trouble(random);
   if (random.chance(0.6)) plan.gate = draw_trouble(random);
   if (random.chance(0.7)) plan.broker = draw_trouble(random);
@@ -151,8 +162,9 @@ Plan draw(Random& random, Planted planted) {
     plan.members += 3;
     const Micros when = random.between(0, 3 * kSecond);
     plan.chaos.emplace_back(Chaos::kHoldConsumer, when);
-    plan.chaos.emplace_back(random.chance(0.5) ? Chaos::kFlush : Chaos::kLoseGate,
-                            when + random.between(100, 900) * kMillisecond);
+    const Chaos loss = random.chance(0.5) ? Chaos::kFlush : Chaos::kLoseGate;
+    const Micros later = when + random.between(100, 900) * kMillisecond;
+    plan.chaos.emplace_back(loss, later);
   }
   return plan;
 }
@@ -217,11 +229,15 @@ class Run {
       come(i, world_.random().between(0, spread), true);
     }
     plan_chaos();
+    if (plan_.closes > 0) world_.after(plan_.closes, [this] { close(); });
     world_.run_until(begin + plan_.length);
     heal();
     expect("somebody still waits for an answer", [this] { return waiting_ == 0; });
-    sell_the_rest();
-    expect_quiet_books();
+    if (plan_.closes == 0) {
+      sell_the_rest();
+      expect_quiet_books();
+      holders_ask_again();
+    }
     expect("a payment or refund stays undecided", [this] {
       return servers_.store.number(
                  "SELECT (SELECT count(*) FROM payment_attempt WHERE state IN ('OPEN', 'UNKNOWN')) "
@@ -296,6 +312,9 @@ class Run {
     engine.reclaim_after = kReclaimAfter;
     engine.reclaim_every = std::chrono::milliseconds{5000};
     engine.watch_backoff = std::chrono::seconds{5};
+    engine.budget.batch_max = plan_.batch_max;
+    engine.budget.queue_size = plan_.seats;
+    engine.expiry_batch = plan_.expiry_batch;
     engine.rebuild_patience = std::chrono::milliseconds{3000};
     engine.node.name = fmt::format("node{}", index);
     engine.node.ttl = std::chrono::milliseconds{3000};
@@ -321,6 +340,7 @@ class Run {
   void kill(int index, Micros down_for) {
     Node& node = *nodes_[static_cast<std::size_t>(index)];
     if (!node.alive()) return;
+    killed_ = true;
     node.die();
     world_.after(down_for, [this, index] {
       if (!nodes_[static_cast<std::size_t>(index)]->alive()) start_node(index);
@@ -492,6 +512,16 @@ class Run {
         .kind = Told::Kind::kNothing, .member = member, .item = number, .asked = world_.now()};
     const std::string named = key;
     const Micros asked = world_.now();
+    // For a second some node may not have heard that the sale is closed.
+    const bool open =
+        !closed_at_ || (world_.now() < *closed_at_ + kSecond && world_.random().chance(0.5));
+    if (!open) {
+      // As the route does, without asking the engine.
+      co_await nap(10 * kMillisecond);
+      nothing.answered = world_.now();
+      nothing.key = named;
+      co_return nothing;
+    }
     if (Node* node = some_node()) {
       const bool hangs_up = troubled_ && world_.random().chance(plan_.hang_up);
       node->purchase(member, item, std::move(key), [this, done, asked, hangs_up](Told told) {
@@ -545,6 +575,7 @@ class Run {
         if (kept > plan_.per_member + 2) break;
         continue;
       }
+      if (told.kind == Told::Kind::kNothing && closed_at_) break;
       if (told.kind == Told::Kind::kSoldOut) {
         if (told.final || random.chance(wanders ? 0.3 : 0.02)) break;
         co_await nap(random.between(100, 2000) * kMillisecond);
@@ -700,6 +731,50 @@ class Run {
     }
   }
 
+  /// Whoever paid and asks once more gets that order, whatever got lost on the way to the gate.
+  void holders_ask_again() {
+    for (const db::Row& row : servers_.store.rows(
+             "SELECT o.member, i.id, coalesce(o.member_key, ''), o.id FROM flash_sale_order o JOIN "
+             "flash_sale_item i ON i.allotment = o.allotment WHERE o.state = 'PAID'")) {
+      ++waiting_;
+      clients_.post([this, member = row.integer(0),
+                     item = static_cast<std::size_t>(row.integer(1)) - 1, key = row.text(2),
+                     id = row.grant_id(3)] {
+        std::string named = key;
+        common::start(ask_again(member, item, std::move(named), id));
+      });
+    }
+    expect("a holder does not get an answer", [this] { return waiting_ == 0; });
+  }
+  Task<void> ask_again(std::int64_t member, std::size_t item, std::string key, GrantId id) {
+    Told told;
+    // Few seats are taken by one another for a moment.
+    for (int i = 0; i < 10; ++i) {
+      std::string same = key;
+      told = co_await ask(member, item, std::move(same));
+      if (told.kind != Told::Kind::kBusy && told.kind != Told::Kind::kNothing) break;
+      co_await nap(world_.random().between(100, 2000) * kMillisecond);
+    }
+    const bool known = told.kind == Told::Kind::kHolding || told.kind == Told::Kind::kGranted;
+    if (!known || told.grant != id) {
+      books_.find("who paid is not known any more", fmt::format("member {}", member));
+    }
+    --waiting_;
+  }
+
+  /// The sale's time is over. From now on somebody tries to settle it each second, as the jobs of
+  /// every node do.
+  void close() {
+    closed_at_ = world_.now();
+    world_.trace([] { return std::string("the sale is closed"); });
+    try_to_settle();
+  }
+  void try_to_settle() {
+    if (!troubled_) return;
+    if (Node* node = some_node()) node->settle([](bool) {});
+    world_.after(kSecond, [this] { try_to_settle(); });
+  }
+
   void settle() {
     bool settled = false;
     const Micros until = world_.now() + kPatience;
@@ -731,6 +806,13 @@ class Run {
     if (servers_.store.number("SELECT count(*) FROM engine_shard WHERE state <> 'SETTLED'") != 0) {
       books_.find("a settled sale was opened again", plan_.words());
     }
+    const std::int64_t miscounted = servers_.store.number(
+        "SELECT count(*) FROM flash_sale_item i WHERE i.sold <> (SELECT count(*) FROM "
+        "flash_sale_order o WHERE o.allotment = i.allotment AND o.state IN ('PENDING', 'PAID'))");
+    if (miscounted != 0) books_.find("the counter of sold units is off", "");
+    if (servers_.store.number("SELECT count(*) FROM dead_letter") != 0) {
+      books_.find("a grant broke a rule", "");
+    }
   }
 
   /// Where nothing but the ledger ever stopped, no node's grants may be taken for abandoned before
@@ -746,7 +828,7 @@ class Run {
                  one.first == Chaos::kNeedlessRebuild || one.first == Chaos::kHoldConsumer ||
                  one.first == Chaos::kRebalance || one.first == Chaos::kPauseGate;
         });
-    if (!only_the_store) return;
+    if (!only_the_store || killed_) return;
     // A grant's age: it was taken a hold before its promised deadline.
     const std::int64_t early = servers_.store.number(fmt::format(
         "SELECT count(*) FROM flash_sale_order WHERE reason = 'ABANDONED' AND recorded_at - "
@@ -864,6 +946,8 @@ class Run {
   bool troubled_ = false;
   bool paused_a_node_ = false;
   int waiting_ = 0;
+  std::optional<Micros> closed_at_;
+  bool killed_ = false;
   common::Counter* slot_held_;
   common::Counter* watch_misses_;
   common::Counter* same_terminal_;

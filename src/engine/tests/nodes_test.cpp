@@ -295,6 +295,18 @@ TEST(Nodes, ARebuildThatBeginsWhileAnotherNodeComparesReplacesNobody) {
   EXPECT_EQ(a.superseded + b.superseded, 0);
 }
 
+TEST(Nodes, ANodeThatStartsReclaimsWhatItsFormerSelfLeftAtOnce) {
+  Cluster c({.quantity = 1, .hold = seconds{600}});
+  Node& former = c.start_prepared("a");
+  former.ledger->hold(Op::kRecord);
+  const auto lost = c.ask(former, 1);
+  c.quiet();
+  c.die(former);
+  Node& a = c.start_prepared("a");
+  c.advance(seconds{3});
+  EXPECT_EQ(words(c.insist(a, 2)), "granted 1");
+}
+
 TEST(Nodes, WhatOneNodeHasSettledTheOthersForgetAndNobodyOpensAgain) {
   Cluster c(kTen);
   Node& a = c.start_prepared("a");
