@@ -1,5 +1,6 @@
 #include "common/clock.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace doorbuster::common {
@@ -25,6 +26,11 @@ int digits(std::string_view text, std::size_t at, std::size_t count) noexcept {
 }  // namespace
 
 std::string to_rfc3339(Instant at) {
+  using std::chrono::sys_days;
+  constexpr Instant kFirst = sys_days{std::chrono::year{0} / 1 / 1};
+  constexpr Instant kLast =
+      sys_days{std::chrono::year{10000} / 1 / 1} - std::chrono::microseconds{1};
+  at = std::clamp(at, kFirst, kLast);
   const auto date = std::chrono::floor<std::chrono::days>(at);
   const year_month_day ymd{date};
   const std::chrono::hh_mm_ss time{at - date};

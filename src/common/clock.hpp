@@ -21,7 +21,8 @@ using Steady = std::chrono::time_point<std::chrono::steady_clock, std::chrono::n
   return Instant{std::chrono::microseconds{micros}};
 }
 
-/// RFC 3339 in UTC: "2026-11-30T01:02:03Z", with ".123456" when there is a fraction.
+/// RFC 3339 in UTC: "2026-11-30T01:02:03Z", with ".123456" when there is a fraction. It has four
+/// digits for the year; what is outside of 0 to 9999 is shown as the nearest instant that has them.
 [[nodiscard]] std::string to_rfc3339(Instant at);
 /// Accepts RFC 3339 with 'Z' or a numeric offset and up to 9 fraction digits (cut to microseconds);
 /// years 1970 to 9999. Anything else: nothing.

@@ -3,14 +3,12 @@
 #include <array>
 #include <new>
 
+#include "common/sanitizer.hpp"
+
 namespace doorbuster::common::detail {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kPooled = false;
-#else
-constexpr bool kPooled = true;
-#endif
+constexpr bool kPooled = !kSanitized;
 
 /// Frames of one class are all made with its largest size.
 constexpr std::size_t kStep = 64;

@@ -61,7 +61,7 @@ HmacSha256::Mac digest(const Hash& from, std::size_t before, std::string_view te
   const std::string_view rest = text.substr(whole);
   // A bit, zeros, and the message's length in bits at the end of a block.
   std::array<std::uint8_t, 2 * kBlock> last{};
-  std::memcpy(last.data(), rest.data(), rest.size());
+  std::copy(rest.begin(), rest.end(), last.begin());
   last[rest.size()] = 0x80;
   const std::size_t size = rest.size() + 1 + 8 <= kBlock ? kBlock : 2 * kBlock;
   const std::uint64_t bits = big_endian(std::uint64_t{8} * (before + text.size()));
@@ -82,7 +82,7 @@ HmacSha256::HmacSha256(std::string_view key) noexcept {
   if (key.size() > padded.size()) {
     SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), padded.data());
   } else {
-    std::memcpy(padded.data(), key.data(), key.size());
+    std::copy(key.begin(), key.end(), padded.begin());
   }
   inner_ = after_key(padded, 0x36);
   outer_ = after_key(padded, 0x5C);

@@ -230,7 +230,6 @@ std::optional<Claims> parse_claims(std::span<char> json, const ExpectedClaims& e
 
 void ClaimsShape::learn(std::string_view json, const Claims& claims,
                         const ClaimPlaces& places) noexcept {
-  size_ = 0;
   // Words of eight are compared.
   if (!places.plain || json.size() < 8 || json.size() > kMaxSize) return;
   for (const ClaimPlaces::Place& place :

@@ -11,9 +11,13 @@ Poller::Poller() : set_(::epoll_create1(EPOLL_CLOEXEC)) {
 bool Poller::add(int socket, void* who) noexcept {
   epoll_event event{};
   // "Writable" costs nothing where nothing is unsent: the kernel tells it only after a short write.
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
   event.data.ptr = who;
   return ::epoll_ctl(set_, EPOLL_CTL_ADD, socket, &event) == 0;
+}
+
+void Poller::remove(int socket) noexcept {
+  static_cast<void>(::epoll_ctl(set_, EPOLL_CTL_DEL, socket, nullptr));
 }
 
 std::span<const epoll_event> Poller::take() noexcept {

@@ -14,12 +14,13 @@ namespace doorbuster::http {
 /// a socket anew for each wait, which is a system call for each request of a rush.
 ///
 /// An edge is told once: whoever gets kReadable must remember it until a read brings less than it
-/// has room for (then nothing is left) and kEnded was not told (then the end is still to be read).
-/// kWritable means something only after a write that was cut short.
+/// has room for (then nothing is left). Behind a kNearEnd only a read that finds nothing says so:
+/// an end is still to be read, and at urgent data a read stops short. kWritable means something
+/// only after a write that was cut short.
 class Poller {
  public:
-  static constexpr std::uint32_t kEnded = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
-  static constexpr std::uint32_t kReadable = EPOLLIN | kEnded;
+  static constexpr std::uint32_t kNearEnd = EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI;
+  static constexpr std::uint32_t kReadable = EPOLLIN | kNearEnd;
   static constexpr std::uint32_t kWritable = EPOLLOUT | EPOLLHUP | EPOLLERR;
 
   Poller();
@@ -32,6 +33,9 @@ class Poller {
 
   /// `who` comes back with each event. False: the kernel watches no more sockets for us.
   [[nodiscard]] bool add(int socket, void* who) noexcept;
+
+  /// Before its socket is closed: what a child process holds open would still be told.
+  void remove(int socket) noexcept;
 
   /// What has happened since, without waiting; good until the next call. Of more than there is room
   /// for, the rest comes next time. A socket that was closed since is not among them, one that is

@@ -24,6 +24,7 @@
 
 #include "common/log.hpp"
 #include "common/random.hpp"
+#include "common/sanitizer.hpp"
 #include "common/text.hpp"
 #include "http/answer.hpp"
 #include "http/parser.hpp"
@@ -223,21 +224,15 @@ class PreparedOutput final : public FastOutput {
 
 // Without the library's cancellation points, of which each costs two atomic operations. A sanitizer
 // must see the calls: it learns from them what happened before what.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 ssize_t receive_bytes(int socket, char* bytes, std::size_t size) noexcept {
-  return ::recv(socket, bytes, size, MSG_DONTWAIT);
-}
-ssize_t send_bytes(int socket, const char* bytes, std::size_t size) noexcept {
-  return ::send(socket, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-#else
-ssize_t receive_bytes(int socket, char* bytes, std::size_t size) noexcept {
+  if constexpr (common::kSanitized) return ::recv(socket, bytes, size, MSG_DONTWAIT);
   return ::syscall(SYS_recvfrom, socket, bytes, size, MSG_DONTWAIT, nullptr, nullptr);
 }
 ssize_t send_bytes(int socket, const char* bytes, std::size_t size) noexcept {
-  return ::syscall(SYS_sendto, socket, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT, nullptr, 0);
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if constexpr (common::kSanitized) return ::send(socket, bytes, size, kFlags);
+  return ::syscall(SYS_sendto, socket, bytes, size, kFlags, nullptr, 0);
 }
-#endif
 
 /// Owns a socket until somebody else does.
 class OwnedSocket {
@@ -336,6 +331,7 @@ class LoopPart : public std::enable_shared_from_this<LoopPart> {
   [[nodiscard]] bool watch(int socket, Connection& connection) noexcept {
     return poller_.add(socket, &connection);
   }
+  void unwatch(int socket) noexcept { poller_.remove(socket); }
   /// Has the connection told once more, soon, that it is readable.
   void read_later(std::shared_ptr<Connection> connection);
   void set_deadline(std::size_t slot, Steady at) noexcept { deadlines_[slot] = at; }
@@ -460,7 +456,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void on_events(std::uint32_t events) {
     if (closed_) return;
     if ((events & Poller::kReadable) != 0) readable_ = true;
-    if ((events & Poller::kEnded) != 0) end_is_near_ = true;
+    if ((events & Poller::kNearEnd) != 0) end_is_near_ = true;
     const Working working(*this);
     if ((events & Poller::kWritable) != 0 && !pending_.empty()) on_writable();
     if (readable_ && listens()) receive();
@@ -972,7 +968,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
     if (ended_ || ::shutdown(socket_.get(), SHUT_WR) != 0) return close();
     phase_ = Phase::kLinger;
-    phase_deadline_ = part_->recently() + kLingerTime;
+    // Not from when the batch began, which may have taken as long.
+    phase_deadline_ = part_->now() + kLingerTime;
     settle();
   }
 
@@ -1016,7 +1013,7 @@ void Connection::close() {
   body_.reset();
   pending_.clear();
   part_->remove(slot_);
-  // Which also ends its place in the poller.
+  part_->unwatch(socket_.get());
   ::close(socket_.release());
   shared().left(room_ ? shared().connections : shared().refused_open);
 }
@@ -1099,8 +1096,8 @@ void LoopPart::adopt(OwnedSocket socket, const Peer& peer, bool room) {
     shared_->left(counted);
     return;
   }
-  const auto connection = std::make_shared<Connection>(
-      shared_from_this(), std::move(socket), peer, std::move(session), room);
+  const auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), peer,
+                                                       std::move(session), room);
   if (room) {
     connection->start();
   } else {
@@ -1178,6 +1175,7 @@ void LoopPart::close_all() {
   timer_.cancel();
   error_code ignored;
   ready_.close(ignored);
+  later_.clear();
   const std::vector<std::shared_ptr<Connection>> all = connections_;
   for (const std::shared_ptr<Connection>& connection : all) connection->close();
   if (first_) shared_->figures.connections(shared_->connections);
@@ -1236,10 +1234,9 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     // Counted here, by the only one who accepts, so that a burst cannot pass the limit.
     ++(room ? shared_->connections : shared_->refused_open);
     const std::shared_ptr<LoopPart>& part = parts_[next_++ % parts_.size()];
-    boost::asio::post(part->loop().io(),
-                      [part, room, socket = std::move(client), peer]() mutable {
-                        part->adopt(std::move(socket), peer, room);
-                      });
+    boost::asio::post(part->loop().io(), [part, room, socket = std::move(client), peer]() mutable {
+      part->adopt(std::move(socket), peer, room);
+    });
   }
 
   /// The listening socket stays readable, so waiting for that would spin.

@@ -35,9 +35,9 @@ struct ServerConfig {
   std::chrono::milliseconds request_timeout{30'000};
 };
 
-/// HTTP/1.1 with keep-alive and pipelining over Asio sockets; one loop a thread, a connection stays
-/// on its loop. Answers leave in the order of their requests; a connection has one unfinished
-/// handler at a time, and its further bytes wait in the kernel.
+/// HTTP/1.1 with keep-alive and pipelining with edge-triggered sockets; one loop a thread, a
+/// connection stays on its loop. Answers leave in the order of their requests; a connection has one
+/// unfinished handler at a time, and its further bytes wait in the kernel.
 class Server {
  public:
   virtual ~Server() = default;

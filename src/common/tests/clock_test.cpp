@@ -18,6 +18,8 @@ TEST(Rfc3339, WritesUtcWithSixDigitsOnlyWhenThereIsAFraction) {
   EXPECT_EQ(to_rfc3339(from_micros(1'796'000'523 * kSecond + 123'456)),
             "2026-11-30T01:02:03.123456Z");
   EXPECT_EQ(to_rfc3339(from_micros(253'402'300'800 * kSecond - 1)), "9999-12-31T23:59:59.999999Z");
+  EXPECT_EQ(to_rfc3339(Instant::max()), "9999-12-31T23:59:59.999999Z") << "no year of five digits";
+  EXPECT_EQ(to_rfc3339(Instant::min()), "0000-01-01T00:00:00Z");
 }
 
 TEST(Rfc3339, ReadsWhatItWrites) {

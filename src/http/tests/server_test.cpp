@@ -172,6 +172,9 @@ class Client {
   void half_close() { ::shutdown(socket_, SHUT_WR); }
 
   /// False when the server is gone.
+  bool send_urgent(std::string_view byte) {
+    return ::send(socket_, byte.data(), byte.size(), MSG_NOSIGNAL | MSG_OOB) == 1;
+  }
   bool send(std::string_view text) {
     while (!text.empty()) {
       std::size_t sent = 0;
@@ -894,6 +897,22 @@ TEST_F(ServerTest, LosesNothingThatComesWhileAHandlerRuns) {
   EXPECT_EQ(client.answer().body, "a");
   gates.open("b");
   EXPECT_EQ(client.answer().body, "b");
+  EXPECT_EQ(client.answer().body, "hello");
+}
+
+// A read stops short at urgent data, whatever stands behind it.
+TEST_F(ServerTest, LosesNothingBehindAByteThatIsMarkedUrgent) {
+  start();
+  Client client(port);
+  ASSERT_TRUE(client.send(get("/slow/a")));
+  gates.await_waiting("a");
+  const std::string text = get("/hello");
+  ASSERT_TRUE(client.send(text.substr(0, 9)));
+  ASSERT_TRUE(client.send_urgent("!"));
+  ASSERT_TRUE(client.send(text.substr(9)));
+  for (int i = 0; i < 10; ++i) barrier();
+  gates.open("a");
+  EXPECT_EQ(client.answer().body, "a");
   EXPECT_EQ(client.answer().body, "hello");
 }
 
