@@ -161,6 +161,9 @@ Task<DeskAnswer> Desk::record(common::Executor& caller, Grant grant, common::Ste
     case RecordKind::kRecorded:
     case RecordKind::kSameHolds:
       durable_seconds_.observe(std::chrono::duration<double>(clock_.steady() - begun).count());
+      // Another slot than the gate gave, where that one was held by somebody else's row.
+      grant.slot = (*outcome)->slot;
+      grant.nth = (*outcome)->nth;
       granted_.add();
       co_return Granted{std::move(grant)};
     case RecordKind::kMerged:

@@ -82,7 +82,7 @@ class EngineImpl final : public Engine {
     scopes_.put(scope);
     Result<Done> built = Done{};
     if (roster_.alone() || again) {
-      built = co_await rebuild_.run(scope);
+      built = co_await rebuild_.run(scope, std::nullopt, true);
     } else {
       // Where a gate is at work, made by another node, this one follows it.
       const bool waits = co_await watch_.look(scope);

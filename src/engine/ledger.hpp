@@ -77,6 +77,7 @@ struct NewEpoch {
   std::string memory;         ///< which memory will be loaded; empty for a gate in this process
   std::optional<Epoch> from;  ///< the epoch that the caller has read; without it, whatever is there
   std::int32_t lease_chunk = 0;  ///< units of the first lease; 0: the whole quantity
+  bool reopens = false;          ///< also a scope that is being settled, or was
 };
 
 /// Whether a grant may be answered as given before its row is there (S8).

@@ -24,15 +24,17 @@ Rebuild::Rebuild(Parts parts, Relay& relay, Config config)
       failures_(
           parts.metrics.counter("engine_rebuilds_failed_total", "Rebuilds that did not end")) {}
 
-Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope, std::optional<Epoch> from) {
+Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope, std::optional<Epoch> from,
+                                bool reopens) {
   runs_.add();
-  scope->rebuild_begins();
-  Result<Done> ended = co_await steps(scope, from);
+  const int begun = scope->rebuild_begins();
+  Result<Done> ended = co_await steps(scope, from, reopens);
   // One that a later epoch has overtaken has nothing left to do.
   const bool overtaken = !ended && ended.error().code == ErrorCode::kStaleEpoch;
   scope->rebuild_ends(ended       ? Scope::RebuildEnd::kDone
                       : overtaken ? Scope::RebuildEnd::kOvertaken
-                                  : Scope::RebuildEnd::kFailed);
+                                  : Scope::RebuildEnd::kFailed,
+                      begun);
   if (!ended) {
     failures_.add();
     const std::string name = common::to_string(scope->rules().id);
@@ -43,7 +45,8 @@ Task<Result<Done>> Rebuild::run(std::shared_ptr<Scope> scope, std::optional<Epoc
   co_return ended;
 }
 
-Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope, std::optional<Epoch> from) {
+Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope, std::optional<Epoch> from,
+                                  bool reopens) {
   const ScopeId id = scope->rules().id;
   common::Steady begun = parts_.home.clock().steady();
   const auto measure = [&](const char* step) {
@@ -62,7 +65,8 @@ Task<Result<Done>> Rebuild::steps(std::shared_ptr<Scope> scope, std::optional<Ep
                   .gate = config_.gate_name,
                   .memory = reached->memory,
                   .from = from,
-                  .lease_chunk = config_.lease_chunk};
+                  .lease_chunk = config_.lease_chunk,
+                  .reopens = reopens};
   const Result<Epoch> epoch = co_await parts_.ledger.raise_epoch(std::move(wanted));
   if (!epoch) co_return fail(epoch.error());
   parts_.gate.expect(id, *epoch, reached->memory);

@@ -18,13 +18,14 @@ class Rebuild {
 
   /// On the engine's executor. When it fails, the scope answers busy until one succeeds;
   /// the watch tries again. With `from`, only if that is still the epoch in force: several nodes
-  /// see the same loss, and one rebuild is enough.
+  /// see the same loss, and one rebuild is enough. `reopens`: also a scope that is being settled,
+  /// or was.
   [[nodiscard]] common::Task<common::Result<common::Done>> run(
-      std::shared_ptr<Scope> scope, std::optional<Epoch> from = std::nullopt);
+      std::shared_ptr<Scope> scope, std::optional<Epoch> from = std::nullopt, bool reopens = false);
 
  private:
   common::Task<common::Result<common::Done>> steps(std::shared_ptr<Scope> scope,
-                                                   std::optional<Epoch> from);
+                                                   std::optional<Epoch> from, bool reopens);
 
   Parts parts_;
   Relay& relay_;

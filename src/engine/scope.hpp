@@ -116,13 +116,21 @@ class Scope {
   /// While a rebuild is under way, and after one that failed, the ledger's epoch may be ahead of
   /// the gate's by our own doing, which says nothing about another server. Set on the engine's
   /// executor.
-  void rebuild_begins() noexcept { rebuilds_.fetch_add(1, std::memory_order_relaxed); }
+  /// The answer is for rebuild_ends().
+  [[nodiscard]] int rebuild_begins() noexcept {
+    rebuilds_.fetch_add(1, std::memory_order_relaxed);
+    return failures_;
+  }
   enum class RebuildEnd { kDone, kFailed, kOvertaken };
-  void rebuild_ends(RebuildEnd end) noexcept {
+  void rebuild_ends(RebuildEnd end, int begun) noexcept {
     rebuilds_.fetch_sub(1, std::memory_order_relaxed);
     // One that was overtaken says nothing about the one that overtook it, which may have failed.
     if (end == RebuildEnd::kOvertaken) return;
-    rebuild_failed_.store(end == RebuildEnd::kFailed, std::memory_order_relaxed);
+    if (end == RebuildEnd::kFailed) ++failures_;
+    // One that failed since this one began may have raised the epoch all the same.
+    if (end == RebuildEnd::kFailed || begun == failures_) {
+      rebuild_failed_.store(end == RebuildEnd::kFailed, std::memory_order_relaxed);
+    }
   }
   [[nodiscard]] bool rebuilding() const noexcept {
     return rebuilds_.load(std::memory_order_relaxed) > 0;
@@ -145,6 +153,7 @@ class Scope {
   // Only the engine's executor decides by these, so their order is enough.
   std::atomic<int> rebuilds_{0};
   std::atomic<bool> rebuild_failed_{false};
+  int failures_ = 0;
 };
 
 }  // namespace doorbuster::engine

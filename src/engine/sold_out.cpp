@@ -115,7 +115,8 @@ Task<void> SoldOut::probe(std::shared_ptr<Scope> scope) {
       scope->lower(i);
       continue;
     }
-    scope->set_remaining(i, at_gate->free);
+    // What is not leased yet is left, too.
+    scope->set_remaining(i, at_gate->free + at_ledger->quantity - at_gate->leased_to);
     // Counter and rows change in the same transactions. Too high, the counter would refuse units
     // that are free.
     alarm = alarm || at_ledger->sold > at_ledger->keep_slot;

@@ -201,11 +201,27 @@ class Recording {
       const Result<Done> step =
           write(grant, held->empty() ? SequenceKind::kReturn : SequenceKind::kDeparture, grant.id);
       if (!step) return fail(step.error());
+      const Result<Done> loaded = load_others(grant);
+      if (!loaded) return fail(loaded.error());
     }
     return true;
   }
 
  private:
+  /// What else its member holds is loaded after the return, since the gate may have passed it over
+  /// for the entry that goes now (S3).
+  Result<Done> load_others(const Grant& grant) {
+    if (!in_force(Rule::kLoadAfterMerge)) return Done{};
+    const std::string scope = to_string(grant.scope);
+    const Result<db::Rows> mine = session_.query(sql_.by_member, {scope, grant.member.value()});
+    if (!mine) return fail(mine.error());
+    for (const db::Row& row : *mine) {
+      const Result<Done> step = write(grant, SequenceKind::kLoad, row.grant_id(0));
+      if (!step) return fail(step.error());
+    }
+    return Done{};
+  }
+
   /// Only the simulation has a "no" here: a refusal that leaves no row, or a slot given back
   /// without one.
   static bool writes_row(std::string_view reason) {
@@ -332,12 +348,6 @@ class Recording {
   Result<std::optional<RecordOutcome>> merge(const Grant& grant, const GrantId& other) {
     const Result<bool> made = reject(grant, "MERGED", true, other);
     if (!made) return fail(made.error());
-    // The other grant's load is numbered after the return, so that its entry is the one that stays
-    // (S3).
-    if (in_force(Rule::kLoadAfterMerge)) {
-      const Result<Done> step = write(grant, SequenceKind::kLoad, other);
-      if (!step) return fail(step.error());
-    }
     return std::optional{
         RecordOutcome{.kind = RecordKind::kMerged, .other = other, .reason = "MERGED"}};
   }
@@ -444,11 +454,12 @@ class SqlLedger final : public Ledger {
           "INSERT INTO engine_shard (scope, shard, epoch, min_epoch, last_number, gate, memory, "
           "state) VALUES ($1, 0, 1, 1, 0, $2, $3, 'OPEN') ON CONFLICT (scope, shard) DO UPDATE SET "
           "epoch = engine_shard.epoch + 1, gate = excluded.gate, memory = excluded.memory, "
-          "state = 'OPEN' WHERE $4 = 0 OR ($4 = engine_shard.epoch AND engine_shard.state = "
-          "'OPEN') "
-          "RETURNING epoch",
+          "state = 'OPEN' WHERE $4 IN (0, engine_shard.epoch) AND (engine_shard.state = 'OPEN' OR "
+          "$5 "
+          "= 1) RETURNING epoch",
           {scope, std::string_view(wanted.gate), std::string_view(wanted.memory),
-           wanted.from ? wanted.from->value() : std::int64_t{0}});
+           wanted.from ? wanted.from->value() : std::int64_t{0},
+           std::int64_t{wanted.reopens ? 1 : 0}});
       if (!rows) return fail(rows.error());
       if (rows->empty()) return fail(ErrorCode::kStaleEpoch, "another rebuild has begun: " + scope);
       for (const AllotmentRules& one : wanted.rules.allotments) {

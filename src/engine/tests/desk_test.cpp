@@ -327,6 +327,13 @@ TEST(Desk, ASlotThatAnotherRowHoldsIsReplacedForTheSameGrant) {
   EXPECT_EQ(words(shop.take(99)), "holding") << "the gate did not know of this one";
 }
 
+TEST(Desk, AReplacedSlotIsAnsweredAsItsRowHasIt) {
+  Shop shop({.quantity = 2});
+  shop.prepare();
+  shop.foreign_row(99, 1);
+  EXPECT_EQ(words(shop.take(1)), "granted 2");
+}
+
 TEST(Desk, WithNoSlotLeftForItsGrantAMemberIsBusyAndThenToldTheTruth) {
   Shop shop({.quantity = 1});
   shop.prepare();

@@ -312,5 +312,15 @@ TEST(Leaser, AGateThatDrainsGetsTheNextChunk) {
   EXPECT_EQ(misses(shop), 0);
 }
 
+TEST(Leaser, WhatIsLeftOnThePageIsNotOnlyTheChunk) {
+  Shop shop(kTen, in_chunks(3));
+  shop.prepare();
+  shop.advance(seconds{1});
+  EXPECT_EQ(shop.scope->remaining(0), 10);
+  ASSERT_EQ(words(shop.take(1)), "granted 1");
+  shop.advance(seconds{1});
+  EXPECT_EQ(shop.scope->remaining(0), 9);
+}
+
 }  // namespace
 }  // namespace doorbuster::engine::testing

@@ -206,5 +206,19 @@ TEST(Scope, AFlagIsNotRaisedFromAReadingOlderThanItsLastLowering) {
   EXPECT_FALSE(scope.raise(second, 0, Flag::kFinal));
 }
 
+// It may have raised the epoch before it failed, and then the one that ended well is of the past.
+TEST(Scope, ARebuildThatEndsWellSaysNothingAboutOneThatFailedSinceItBegan) {
+  Scope scope(rules());
+  const int first = scope.rebuild_begins();
+  const int second = scope.rebuild_begins();
+  scope.rebuild_ends(Scope::RebuildEnd::kFailed, second);
+  scope.rebuild_ends(Scope::RebuildEnd::kDone, first);
+  EXPECT_TRUE(scope.rebuild_failed());
+  EXPECT_FALSE(scope.rebuilding());
+  const int third = scope.rebuild_begins();
+  scope.rebuild_ends(Scope::RebuildEnd::kDone, third);
+  EXPECT_FALSE(scope.rebuild_failed());
+}
+
 }  // namespace
 }  // namespace doorbuster::engine
