@@ -216,7 +216,7 @@ constexpr Kept kKept[] = {
     {"journal-wait", 14},
     {"reclaim-mark", 1668},
     {"adoption", 4},
-    {"check-epoch", 290},
+    {"check-epoch", 315},
     {"check-mark", 547},
     {"confirm-only-marks", 158},
     {"load-at-its-number", 129},
