@@ -78,6 +78,7 @@ class EngineImpl final : public Engine {
     const std::shared_ptr<Scope> former = scopes_.find(scope->rules().id);
     // One that never came to an epoch was not prepared, but tried.
     const bool again = former && former->epoch() != Epoch{0};
+    if (former) scope->succeed(*former);
     // Known to the relay before the rebuild needs it; takes answer busy until its epoch is set.
     scopes_.put(scope);
     Result<Done> built = Done{};
@@ -271,6 +272,7 @@ class EngineImpl final : public Engine {
       scope->set_count_alarm(false);
     }
     Result<Done> built = co_await rebuild_.run(scope);
+    if (!built) watch_.wake();  // which tries again
     co_return built;
   }
 

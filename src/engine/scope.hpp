@@ -118,26 +118,28 @@ class Scope {
   /// executor.
   /// The answer is for rebuild_ends().
   [[nodiscard]] int rebuild_begins() noexcept {
-    rebuilds_.fetch_add(1, std::memory_order_relaxed);
-    return failures_;
+    rebuilds_->running.fetch_add(1, std::memory_order_relaxed);
+    return rebuilds_->failures;
   }
+  /// A scope that is prepared anew: what is under way for its former self counts for it, too.
+  void succeed(const Scope& former) { rebuilds_ = former.rebuilds_; }
   enum class RebuildEnd { kDone, kFailed, kOvertaken };
   void rebuild_ends(RebuildEnd end, int begun) noexcept {
-    rebuilds_.fetch_sub(1, std::memory_order_relaxed);
+    rebuilds_->running.fetch_sub(1, std::memory_order_relaxed);
     // One that was overtaken says nothing about the one that overtook it, which may have failed.
     if (end == RebuildEnd::kOvertaken) return;
-    if (end == RebuildEnd::kFailed) ++failures_;
+    if (end == RebuildEnd::kFailed) ++rebuilds_->failures;
     // One that failed since this one began may have raised the epoch all the same.
-    if (end == RebuildEnd::kFailed || begun == failures_) {
-      rebuild_failed_.store(end == RebuildEnd::kFailed, std::memory_order_relaxed);
+    if (end == RebuildEnd::kFailed || begun == rebuilds_->failures) {
+      rebuilds_->failed.store(end == RebuildEnd::kFailed, std::memory_order_relaxed);
     }
   }
   [[nodiscard]] bool rebuilding() const noexcept {
-    return rebuilds_.load(std::memory_order_relaxed) > 0;
+    return rebuilds_->running.load(std::memory_order_relaxed) > 0;
   }
   /// The last one did not end: takes answer busy until one does, and the watch tries again.
   [[nodiscard]] bool rebuild_failed() const noexcept {
-    return rebuild_failed_.load(std::memory_order_relaxed);
+    return rebuilds_->failed.load(std::memory_order_relaxed);
   }
 
  private:
@@ -151,9 +153,12 @@ class Scope {
   std::vector<std::atomic<std::int32_t>> remaining_;
   std::atomic<bool> count_alarm_{false};
   // Only the engine's executor decides by these, so their order is enough.
-  std::atomic<int> rebuilds_{0};
-  std::atomic<bool> rebuild_failed_{false};
-  int failures_ = 0;
+  struct Rebuilds {
+    std::atomic<int> running{0};
+    std::atomic<bool> failed{false};
+    int failures = 0;
+  };
+  std::shared_ptr<Rebuilds> rebuilds_ = std::make_shared<Rebuilds>();
 };
 
 }  // namespace doorbuster::engine

@@ -13,6 +13,9 @@ using common::LogLevel;
 using common::Result;
 using common::Task;
 
+/// A reading that hung for long says nothing about the next one.
+constexpr std::chrono::seconds kMostRest{5};
+
 Watch::Watch(Parts parts, Rebuild& rebuild, Config config, std::function<void()> superseded)
     : parts_(parts),
       rebuild_(rebuild),
@@ -68,7 +71,9 @@ Task<void> Watch::run() {
     // at in time, however slow the ledger is.
     const common::Steady next =
         parts_.roster.alone()
-            ? ended + std::max<std::chrono::nanoseconds>(config_.every, 10 * (ended - begun))
+            ? ended + std::clamp<std::chrono::nanoseconds>(
+                          10 * (ended - begun), config_.every,
+                          std::max<std::chrono::nanoseconds>(config_.every, kMostRest))
             : ended + config_.every;
     const bool woken = co_await signal_.wait_until(next);
     static_cast<void>(woken);

@@ -219,7 +219,7 @@ constexpr Kept kKept[] = {
     {"check-epoch", 315},
     {"check-mark", 547},
     {"confirm-only-marks", 158},
-    {"load-at-its-number", 129},
+    {"load-at-its-number", 2803},
     {"watch-by-id", 4},
     {"heartbeats-are-read", 6785},
     {"strangers-only", 1},

@@ -215,6 +215,9 @@ TEST(Scope, ARebuildThatEndsWellSaysNothingAboutOneThatFailedSinceItBegan) {
   scope.rebuild_ends(Scope::RebuildEnd::kDone, first);
   EXPECT_TRUE(scope.rebuild_failed());
   EXPECT_FALSE(scope.rebuilding());
+  Scope anew(rules());
+  anew.succeed(scope);
+  EXPECT_TRUE(anew.rebuild_failed()) << "it was prepared anew in between";
   const int third = scope.rebuild_begins();
   scope.rebuild_ends(Scope::RebuildEnd::kDone, third);
   EXPECT_FALSE(scope.rebuild_failed());
