@@ -4,6 +4,7 @@
 
 #include "common/text.hpp"
 #include "edge/json_reader.hpp"
+#include "edge/tests/json_tree.hpp"
 #include "fuzz/fuzz.hpp"
 
 /// edge::JsonReader, which reads tokens in place, against Boost.JSON.
@@ -18,38 +19,8 @@ namespace doorbuster::fuzz {
 namespace {
 
 using edge::JsonReader;
+using edge::tree;
 namespace json = boost::json;
-
-/// Goes through the value that comes next as a tree.
-json::value tree(JsonReader& in) {
-  switch (in.peek()) {
-    case JsonReader::Kind::kString:
-      return json::value(in.read_string());
-    case JsonReader::Kind::kNumber: {
-      const JsonReader::Number number = in.read_number();
-      return number.whole ? json::value(*number.whole) : json::value(number.real);
-    }
-    case JsonReader::Kind::kObject: {
-      json::object object;
-      std::string_view name;
-      if (!in.begin_object()) return object;
-      while (in.next_name(name)) {
-        const std::string key(name);
-        object[key] = tree(in);
-      }
-      return object;
-    }
-    case JsonReader::Kind::kArray: {
-      json::array array;
-      if (!in.begin_array()) return array;
-      while (in.next_element()) array.push_back(tree(in));
-      return array;
-    }
-    default:
-      in.skip();
-      return nullptr;
-  }
-}
 
 /// The reader has no words for literals, and makes null of each.
 bool same(const json::value& mine, const json::value& theirs) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 #include <set>
 
 #include "bench/machine.hpp"
@@ -34,6 +33,22 @@ Result<std::int64_t> count_of(db::Session& session, const std::string& table) {
   const auto rows = session.query(fmt::format("SELECT count(*) FROM {}", table));
   if (!rows) return fail(rows.error());
   return rows->front().integer(0);
+}
+
+/// Calls `visit` with each table and how many rows it has, in one snapshot.
+template <class F>
+Result<Done> each_table(const std::filesystem::path& ledger, F&& visit) {
+  return db::read_sqlite_once(ledger.string(), [&](db::Session& session) -> Result<Done> {
+    const auto names = table_names(session);
+    if (!names) return fail(names.error());
+    for (const std::string& name : *names) {
+      const auto count = count_of(session, name);
+      if (!count) return fail(count.error());
+      Result<Done> visited = visit(session, name, *count);
+      if (!visited) return visited;
+    }
+    return Done{};
+  });
 }
 
 /// The rows behind the first `skip`, by the table's first column: ids rise with time.
@@ -97,12 +112,6 @@ Result<Done> insert(db::Session& session, const TableRows& table, const std::str
   return Done{};
 }
 
-double process_cpu_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
-
 /// Its threads inherit the core on which they are started.
 class OnServerCore {
  public:
@@ -116,15 +125,9 @@ class OnServerCore {
 
 Result<RowCounts> count_rows(const std::filesystem::path& ledger) {
   RowCounts counts;
-  const auto done =
-      db::read_sqlite_once(ledger.string(), [&](db::Session& session) -> Result<Done> {
-        const auto names = table_names(session);
-        if (!names) return fail(names.error());
-        for (const std::string& name : *names) {
-          const auto count = count_of(session, name);
-          if (!count) return fail(count.error());
-          counts[name] = *count;
-        }
+  const Result<Done> done = each_table(
+      ledger, [&](db::Session&, const std::string& name, std::int64_t count) -> Result<Done> {
+        counts[name] = count;
         return Done{};
       });
   if (!done) return fail(done.error());
@@ -134,22 +137,17 @@ Result<RowCounts> count_rows(const std::filesystem::path& ledger) {
 Result<LedgerCopy> copy_grants(const std::filesystem::path& ledger, const RowCounts& before,
                                std::int64_t grants) {
   LedgerCopy copy;
-  const auto done =
-      db::read_sqlite_once(ledger.string(), [&](db::Session& session) -> Result<Done> {
-        const auto names = table_names(session);
-        if (!names) return fail(names.error());
-        for (const std::string& name : *names) {
-          const auto count = count_of(session, name);
-          if (!count) return fail(count.error());
-          const auto found = before.find(name);
-          const std::int64_t had = found == before.end() ? 0 : found->second;
-          const bool grew = *count - had >= grants;
-          // What did not grow with the grants is small, and may be what they refer to.
-          if (!grew && (*count == 0 || had >= grants)) continue;
-          auto rows = read_table(session, name, grew ? had : 0);
-          if (!rows) return fail(rows.error());
-          (grew ? copy.per_grant : copy.parents).push_back(std::move(*rows));
-        }
+  const Result<Done> done = each_table(
+      ledger,
+      [&](db::Session& session, const std::string& name, std::int64_t count) -> Result<Done> {
+        const auto found = before.find(name);
+        const std::int64_t had = found == before.end() ? 0 : found->second;
+        const bool grew = count - had >= grants;
+        // What did not grow with the grants is small, and may be what they refer to.
+        if (!grew && (count == 0 || had >= grants)) return Done{};
+        auto rows = read_table(session, name, grew ? had : 0);
+        if (!rows) return fail(rows.error());
+        (grew ? copy.per_grant : copy.parents).push_back(std::move(*rows));
         return Done{};
       });
   if (!done) return fail(done.error());
@@ -193,7 +191,7 @@ Result<RawInserts> insert_again(const LedgerCopy& copy, std::int64_t batch,
 
   const Neighbours neighbours;
   const common::Steady begun = clock.steady();
-  const double cpu = process_cpu_seconds();
+  const double cpu = own_cpu_seconds();
   const std::size_t rows = first_table.rows.size();
   for (std::size_t first = 0; first < rows; first += static_cast<std::size_t>(batch)) {
     const std::size_t end = std::min(rows, first + static_cast<std::size_t>(batch));
@@ -213,7 +211,7 @@ Result<RawInserts> insert_again(const LedgerCopy& copy, std::int64_t batch,
   (*database)->stop();
   if (!last) return fail(last.error());
   return RawInserts{.seconds = std::chrono::duration<double>(clock.steady() - begun).count(),
-                    .cpu_seconds = process_cpu_seconds() - cpu,
+                    .cpu_seconds = own_cpu_seconds() - cpu,
                     .neighbours = neighbours.share()};
 }
 

@@ -211,7 +211,7 @@ Neighbours::Reading Neighbours::read() const {
       .wall_s = seconds_of(CLOCK_MONOTONIC),
       .busy_s = busy_seconds(),
       .server_s = server_ == nullptr ? 0 : std::chrono::duration<double>(server_->cpu()).count(),
-      .own_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
+      .own_s = own_cpu_seconds()};
 }
 
 double Neighbours::share() const {
@@ -225,6 +225,8 @@ double Neighbours::share() const {
                          : std::max(on_servers - (now.server_s - begun_.server_s), on_loads - own);
   return std::clamp(others / wall, 0.0, 1.0);
 }
+
+double own_cpu_seconds() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 std::int64_t own_private_bytes() { return private_bytes_of("self"); }
 

@@ -106,6 +106,8 @@ auto measure_quietly(int tries, F&& measure) -> decltype(measure()) {
   return best;
 }
 
+/// This process's time on a processor so far, all threads.
+[[nodiscard]] double own_cpu_seconds();
 /// This process's memory, as private_bytes() of a child.
 [[nodiscard]] std::int64_t own_private_bytes();
 

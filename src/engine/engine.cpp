@@ -299,9 +299,8 @@ class EngineImpl final : public Engine {
       if (!settled && settled.error().code == common::ErrorCode::kStaleEpoch) co_return false;
       if (!settled) co_return fail(settled.error());
     }
-    scopes_.remove(id);
-    const Result<Done> removed = co_await parts_.gate.remove(id);
-    if (!removed) co_return fail(removed.error());
+    const Result<Done> forgotten = co_await watch_.forget(id);
+    if (!forgotten) co_return fail(forgotten.error());
     co_return true;
   }
 

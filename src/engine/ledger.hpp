@@ -34,11 +34,11 @@ struct RecordOutcome {
 /// A row's own state, for the reclaimer, the watch and the flag.
 enum class RowState { kNone, kHolds, kTerminal };
 
-/// What the flag's probe and the watch read, in one snapshot.
 /// kClosing: nothing more is given, and what was given is on its way into rows. kSettled: all of it
 /// has arrived, and nothing else will.
 enum class ShardState { kOpen, kClosing, kSettled };
 
+/// What the flag's probe and the watch read, in one snapshot.
 struct LedgerReading {
   Epoch epoch;
   std::string memory;  ///< of the gate that this epoch was loaded into

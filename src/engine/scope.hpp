@@ -115,8 +115,7 @@ class Scope {
 
   /// While a rebuild is under way, and after one that failed, the ledger's epoch may be ahead of
   /// the gate's by our own doing, which says nothing about another server. Set on the engine's
-  /// executor.
-  /// The answer is for rebuild_ends().
+  /// executor. What rebuild_begins() answers is for rebuild_ends().
   [[nodiscard]] int rebuild_begins() noexcept {
     rebuilds_->running.fetch_add(1, std::memory_order_relaxed);
     return rebuilds_->failures;

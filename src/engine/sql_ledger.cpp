@@ -103,8 +103,8 @@ struct Sql {
             "AND (o.held_back_by IS NULL OR o.held_back_until <= $2) LIMIT $3",
             t.allotments, t.table, t.hold)),
         close(
-            fmt::format("UPDATE engine_shard SET state = 'CLOSED', epoch = epoch + 1 WHERE scope = "
-                        "$1 AND shard = 0 AND epoch = $2 AND last_number = $3 AND state = 'OPEN' "
+            fmt::format("UPDATE engine_shard SET state = 'CLOSED', epoch = epoch + 1 WHERE epoch = "
+                        "$1 AND last_number = $2 AND scope = $3 AND shard = 0 AND state = 'OPEN' "
                         "AND {}",
                         no_hold(t))),
         settle(
@@ -485,7 +485,7 @@ class SqlLedger final : public Ledger {
   Task<Result<Done>> raise_min_epoch(ScopeId scope, Epoch epoch) override {
     return change(
         "UPDATE engine_shard SET min_epoch = $1 WHERE scope = $2 AND shard = 0 AND epoch = $1",
-        scope, epoch.value());
+        scope, {epoch.value()});
   }
 
   Task<Result<ShardSnapshot>> snapshot(ScopeId scope) override {
@@ -716,22 +716,10 @@ class SqlLedger final : public Ledger {
   Task<Result<Done>> recount(ScopeId scope) override { return change(sql_.recount, scope); }
 
   Task<Result<Done>> close(ScopeId scope, Epoch epoch, SequenceNumber last_number) override {
-    std::function<Result<Done>(db::Session&)> work =
-        [this, scope, epoch, last_number](db::Session& session) -> Result<Done> {
-      const std::string name = to_string(scope);
-      return one_row(session.execute(sql_.close, {name, epoch.value(), last_number.value()}), name);
-    };
-    return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
+    return change(sql_.close, scope, {epoch.value(), last_number.value()});
   }
 
-  Task<Result<Done>> settle(ScopeId scope) override {
-    std::function<Result<Done>(db::Session&)> work = [this,
-                                                      scope](db::Session& session) -> Result<Done> {
-      const std::string name = to_string(scope);
-      return one_row(session.execute(sql_.settle, {name}), name);
-    };
-    return database_.write<Done>(home_, db::Priority::kRest, std::move(work));
-  }
+  Task<Result<Done>> settle(ScopeId scope) override { return change(sql_.settle, scope); }
 
  private:
   Result<RecordOutcome> reclaim_one(db::Session& session, const Grant& grant) {
@@ -807,20 +795,17 @@ class SqlLedger final : public Ledger {
                               : ShardState::kOpen;
   }
 
-  static Result<Done> one_row(const Result<std::int64_t>& changed, const std::string& scope) {
-    if (!changed) return fail(changed.error());
-    if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not as it was read: " + scope);
-    return Done{};
-  }
-
-  /// One UPDATE of one scope; kStaleEpoch when it found no row. `number`, where given, is $1.
+  /// One UPDATE of one scope; kStaleEpoch when it found no row. The numbers come first, as $1 and
+  /// so on, the scope behind them.
   Task<Result<Done>> change(std::string sql, ScopeId scope,
-                            std::optional<std::int64_t> number = {}) {
+                            std::vector<std::int64_t> numbers = {}) {
     std::function<Result<Done>(db::Session&)> work =
-        [sql = std::move(sql), scope, number](db::Session& session) -> Result<Done> {
+        [sql = std::move(sql), scope,
+         numbers = std::move(numbers)](db::Session& session) -> Result<Done> {
       const std::string name = to_string(scope);
-      const Result<std::int64_t> changed =
-          number ? session.execute(sql, {*number, name}) : session.execute(sql, {name});
+      std::vector<db::Param> params(numbers.begin(), numbers.end());
+      params.emplace_back(name);
+      const Result<std::int64_t> changed = session.execute(sql, params);
       if (!changed) return fail(changed.error());
       if (*changed == 0) return fail(ErrorCode::kStaleEpoch, "not the epoch in force: " + name);
       return Done{};

@@ -93,7 +93,7 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
   }
   if (!ledger) co_return true;
   if (ledger->state != ShardState::kOpen) {
-    if (ledger->state == ShardState::kSettled) co_await forget(id);
+    co_await forget_if_settled(id, ledger->state);
     co_return false;
   }
   // What every call of this epoch is for, also where another node has raised it.
@@ -129,9 +129,15 @@ Task<bool> Watch::look(std::shared_ptr<Scope> scope) {
   co_return true;
 }
 
-Task<void> Watch::forget(ScopeId id) {
+Task<Result<Done>> Watch::forget(ScopeId id) {
   parts_.scopes.remove(id);
-  const Result<Done> removed = co_await parts_.gate.remove(id);
+  Result<Done> removed = co_await parts_.gate.remove(id);
+  co_return removed;
+}
+
+Task<void> Watch::forget_if_settled(ScopeId id, ShardState state) {
+  if (state != ShardState::kSettled) co_return;
+  const Result<Done> removed = co_await forget(id);
   // A gate that cannot be reached now keeps a scope which nobody asks for any more.
   static_cast<void>(removed);
 }
@@ -150,7 +156,7 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
       co_await parts_.ledger.read(id, std::move(ids), before->applied);
   if (!ledger) co_return std::nullopt;
   if (ledger->state != ShardState::kOpen) {
-    if (ledger->state == ShardState::kSettled) co_await forget(id);
+    co_await forget_if_settled(id, ledger->state);
     co_return std::nullopt;
   }
   const Result<GateReading> after = co_await parts_.gate.read(id);

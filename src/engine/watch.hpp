@@ -42,6 +42,9 @@ class Watch {
   /// is lost. True: a sign of loss was dealt with, by a rebuild or by waiting for one.
   [[nodiscard]] common::Task<bool> look(std::shared_ptr<Scope> scope);
 
+  /// A settled scope: on this node, and at the gate. Errors: the gate's.
+  [[nodiscard]] common::Task<common::Result<common::Done>> forget(ScopeId id);
+
  private:
   struct State {
     int misses = 0;
@@ -51,8 +54,8 @@ class Watch {
     Epoch closed_epoch;
   };
 
-  /// What has been settled, by this node a moment ago or by another one.
-  common::Task<void> forget(ScopeId id);
+  /// By this node a moment ago, or by another one.
+  common::Task<void> forget_if_settled(ScopeId id, ShardState state);
 
   Parts parts_;
   Rebuild& rebuild_;

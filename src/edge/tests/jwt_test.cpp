@@ -7,6 +7,7 @@
 #include <string>
 
 #include "edge/json_reader.hpp"
+#include "edge/tests/json_tree.hpp"
 #include "edge/token_cache.hpp"
 
 namespace doorbuster::edge {
@@ -138,37 +139,6 @@ TEST(JsonReader, TellsWholeNumbersFromOthers) {
   EXPECT_EQ(number("1.5").real, 1.5);
   EXPECT_EQ(number("1e3").whole, std::nullopt);
   EXPECT_EQ(number("1e3").real, 1000);
-}
-
-/// The same text through the reader, as a tree.
-json::value tree(JsonReader& in) {
-  switch (in.peek()) {
-    case JsonReader::Kind::kString:
-      return json::value(in.read_string());
-    case JsonReader::Kind::kNumber: {
-      const JsonReader::Number number = in.read_number();
-      return number.whole ? json::value(*number.whole) : json::value(number.real);
-    }
-    case JsonReader::Kind::kObject: {
-      json::object object;
-      std::string_view name;
-      if (!in.begin_object()) return object;
-      while (in.next_name(name)) {
-        const std::string key(name);
-        object[key] = tree(in);
-      }
-      return object;
-    }
-    case JsonReader::Kind::kArray: {
-      json::array array;
-      if (!in.begin_array()) return array;
-      while (in.next_element()) array.push_back(tree(in));
-      return array;
-    }
-    default:
-      in.skip();
-      return nullptr;
-  }
 }
 
 /// JSON texts, half of them damaged in one place.
