@@ -167,6 +167,8 @@ Task<std::optional<std::int64_t>> Watch::compare(std::shared_ptr<Scope> scope) {
     if (ledger->epoch > before->epoch && parts_.roster.alone() && superseded_) superseded_();
     co_return std::nullopt;
   }
+  // Replaced since the last look, which is a loss and no miss: the next look sees to it.
+  if (before->memory != ledger->memory || after->memory != before->memory) co_return std::nullopt;
 
   std::int64_t off = 0;
   for (const auto& at_ledger : ledger->allotments) {

@@ -133,7 +133,7 @@ Task<std::vector<engine::Grant>> BrokerJournal::next_batch(std::size_t max) {
 void BrokerJournal::commit() { send_commit(generation_, position_); }
 
 /// Until the broker has it, or somebody else has the partition: a commit that was lost is sent
-/// again.
+/// again, by a paused node once it goes on.
 void BrokerJournal::send_commit(std::uint64_t generation, std::size_t end) {
   link_.send<Done>(
       [this, generation, end]() -> Result<Done> {
@@ -141,11 +141,16 @@ void BrokerJournal::send_commit(std::uint64_t generation, std::size_t end) {
         return Done{};
       },
       [this, generation, end](const Result<Done>& answer) {
-        if (answer || stopped_ || generation != generation_) return;
-        world_.after(kPoll.count() * kMillisecond, [this, generation, end] {
-          if (hears()) send_commit(generation, end);
-        });
+        if (!answer) send_commit_later(generation, end);
       });
+}
+
+void BrokerJournal::send_commit_later(std::uint64_t generation, std::size_t end) {
+  world_.after(kPoll.count() * kMillisecond, [this, generation, end] {
+    if (stopped_ || home_.over() || generation != generation_) return;
+    if (home_.paused()) return send_commit_later(generation, end);
+    send_commit(generation, end);
+  });
 }
 
 Task<Result<Done>> BrokerJournal::consumed_to_end() {

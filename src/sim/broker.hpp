@@ -71,6 +71,7 @@ class BrokerJournal final : public engine::Journal {
  private:
   friend class Broker;
   void send_commit(std::uint64_t generation, std::size_t end);
+  void send_commit_later(std::uint64_t generation, std::size_t end);
 
   World& world_;
   Broker& broker_;
