@@ -14,12 +14,11 @@ constexpr std::chrono::milliseconds kPoll{20};
 
 void Broker::join(BrokerJournal& consumer) {
   group_.push_back(&consumer);
-  if (owner_ == nullptr) rebalance();
-}
-
-void Broker::leave(BrokerJournal& consumer) {
-  std::erase(group_, &consumer);
-  if (owner_ == &consumer) rebalance();
+  if (owner_ == nullptr) return rebalance();
+  // A static member that comes back within its session goes on at what it had committed.
+  if (owner_->node_ != consumer.node_) return;
+  owner_ = &consumer;
+  ++generation_;
 }
 
 void Broker::rebalance() {

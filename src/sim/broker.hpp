@@ -26,11 +26,11 @@ class Broker : public Server {
   Micros held_until = 0;  ///< nothing is handed out before
 
   void join(BrokerJournal& consumer);
-  void leave(BrokerJournal& consumer);
   /// Another consumer gets the partition; what was handed out and not committed is handed out
   /// again.
   void rebalance();
-  /// The owner was not heard of for the session's length.
+  /// Takes the partition from an owner that is dead or paused; due kSession after it fell silent.
+  static constexpr Micros kSession = 3 * kSecond;
   void expire_session();
 
  private:

@@ -33,8 +33,12 @@ class Link {
   Link(World& world, Server& server, Micros timeout)
       : world_(world), server_(server), timeout_(timeout) {}
 
+  /// A way that is cut refuses at once (no route, nobody listens), or swallows what is sent and
+  /// what is on its way.
+  enum class Cut : std::uint8_t { kNone, kRefuses, kSwallows };
+
   Trouble trouble;
-  bool cut = false;
+  Cut cut = Cut::kNone;
   /// The server is a library of the node's own process: it dies with the node, and with it what was
   /// on its way; it answers late but always, and a lost answer is an unknown commit.
   bool same_process = false;
@@ -61,7 +65,8 @@ class Link {
       reply(std::move(result));
     };
     Random& random = world_.random();
-    if (cut || random.chance(trouble.refuse) ||
+    const bool refuses = cut == Cut::kRefuses || (cut == Cut::kSwallows && same_process);
+    if (refuses || random.chance(trouble.refuse) ||
         (same_process && random.chance(trouble.lose_request))) {
       world_.after(random.between(1, 2) * kMillisecond,
                    [finish] { finish(fail(ErrorCode::kUnavailable, "refused")); });
@@ -84,6 +89,7 @@ class Link {
     if (random.chance(trouble.slow)) back += random.between(0, trouble.slow_for);
     const bool lost = random.chance(trouble.lose_answer);
     if (!same_process && random.chance(trouble.lose_request)) return time_out();
+    if (cut == Cut::kSwallows) return time_out();
     if (lost || there + back > timeout_) time_out();
     arrive<T>(world_.now() + there, back, lost, std::move(effect), finish, time_out);
   }
@@ -128,8 +134,10 @@ class Link {
         result = common::fail(common::ErrorCode::kIo, "whether it happened is not known",
                               common::Proof::kUnknown);
       }
-      world_.after(back,
-                   [finish, result = std::move(result)]() mutable { finish(std::move(result)); });
+      world_.after(back, [this, finish, time_out, result = std::move(result)]() mutable {
+        if (cut == Cut::kSwallows && !same_process) return time_out();
+        finish(std::move(result));
+      });
     });
   }
 

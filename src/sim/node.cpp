@@ -34,11 +34,8 @@ Node::Node(World& world, Servers& servers, common::Metrics& metrics, Config conf
     node_table_ = engine::make_sql_node_table(database_, home_, clock_);
   }
   if (config_.setup == Setup::kStream) {
-    auto journal =
-        std::make_unique<BrokerJournal>(world, servers.broker, links_.broker, home_, config_.number,
-                                        config_.engine.budget.queue_size);
-    broker_journal_ = journal.get();
-    journal_ = std::move(journal);
+    journal_ = std::make_unique<BrokerJournal>(world, servers.broker, links_.broker, home_,
+                                               config_.number, config_.engine.budget.queue_size);
   } else {
     journal_ = engine::make_direct_journal(home_, config_.engine.budget.queue_size);
   }
@@ -69,7 +66,7 @@ Task<void> Node::counted(std::function<Task<void>()> make) {
 void Node::die() {
   if (dying_) return;
   dying_ = true;
-  if (broker_journal_ != nullptr) broker_.leave(*broker_journal_);
+  world_.after(Broker::kSession, [this] { broker_.expire_session(); });
   links_.store.close();
   links_.gate.close();
   links_.broker.close();

@@ -57,6 +57,7 @@ class Node {
   void die();
   void pause() { home_.pause(); }
   void resume() { home_.resume(); }
+  void set_clock_off(Micros off) { clock_.set_off(off); }
 
   [[nodiscard]] bool alive() const noexcept { return !dying_; }
   [[nodiscard]] bool paused() const noexcept { return home_.paused(); }
@@ -102,7 +103,6 @@ class Node {
   NodeDatabase database_;
   std::unique_ptr<engine::Gate> gate_;
   std::unique_ptr<engine::Journal> journal_;
-  BrokerJournal* broker_journal_ = nullptr;
   Broker& broker_;
   std::unique_ptr<engine::Ledger> ledger_;
   std::unique_ptr<engine::NodeTable> node_table_;

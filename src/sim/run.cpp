@@ -39,11 +39,14 @@ enum class Chaos : std::uint8_t {
   kHoldConsumer,
   kRebalance,
   kNeedlessRebuild,
+  kStepClock,
 };
 constexpr std::string_view kChaosNames[] = {
-    "kill",       "pause",         "lose gate",   "flush",           "fail over",   "pause gate",
-    "cut gate",   "down store",    "pause store", "cut store",       "down broker", "pause broker",
-    "cut broker", "hold consumer", "rebalance",   "needless rebuild"};
+    "kill",        "pause",         "lose gate",   "flush",
+    "fail over",   "pause gate",    "cut gate",    "down store",
+    "pause store", "cut store",     "down broker", "pause broker",
+    "cut broker",  "hold consumer", "rebalance",   "needless rebuild",
+    "step clock"};
 
 /// What a seed draws before anything happens: swarm testing, in which each run has some of the
 /// faults only, so that one cannot hide another.
@@ -147,6 +150,7 @@ Plan draw(Random& random, Planted planted) {
       possible.push_back(one);
     }
   }
+  if (plan.clocks_off > 0) possible.push_back(Chaos::kStepClock);
   const std::int64_t count = random.between(0, 5);
   for (std::int64_t i = 0; i < count; ++i) {
     const Micros when =
@@ -299,11 +303,11 @@ class Run {
     }
   }
 
+  Micros draw_clock() { return world_.random().between(-plan_.clocks_off, plan_.clocks_off); }
+
   void start_node(int index) {
-    Node::Config config{.number = index,
-                        .setup = plan_.setup,
-                        .clock_off = world_.random().between(-plan_.clocks_off, plan_.clocks_off),
-                        .engine = {}};
+    Node::Config config{
+        .number = index, .setup = plan_.setup, .clock_off = draw_clock(), .engine = {}};
     engine::EngineConfig& engine = config.engine;
     engine.issue =
         plan_.setup == Setup::kStream ? engine::IssueMode::kAsync : engine::IssueMode::kSync;
@@ -413,7 +417,7 @@ class Run {
         paused_a_node_ = true;
         node->pause();
         world_.after(random.between(200, 9000) * kMillisecond, [node] { node->resume(); });
-        world_.after(3 * kSecond, [this] { servers_.broker.expire_session(); });
+        world_.after(Broker::kSession, [this] { servers_.broker.expire_session(); });
         break;
       }
       case Chaos::kLoseGate:
@@ -466,12 +470,15 @@ class Run {
       case Chaos::kNeedlessRebuild:
         if (Node* node = some_node()) node->rebuild(false);
         break;
+      case Chaos::kStepClock:
+        if (Node* node = some_node()) node->set_clock_off(draw_clock());
+        break;
     }
   }
 
   void cut(Link& link, Micros length) {
-    link.cut = true;
-    world_.after(length, [&link] { link.cut = false; });
+    link.cut = world_.random().chance(0.5) ? Link::Cut::kRefuses : Link::Cut::kSwallows;
+    world_.after(length, [&link] { link.cut = Link::Cut::kNone; });
   }
 
   void heal() {
@@ -484,7 +491,7 @@ class Run {
       auto& node = nodes_[static_cast<std::size_t>(i)];
       node->resume();
       Node::Links& links = node->links();
-      links.store.cut = links.gate.cut = links.broker.cut = links.bank.cut = false;
+      links.store.cut = links.gate.cut = links.broker.cut = links.bank.cut = Link::Cut::kNone;
       if (!node->alive()) start_node(i);
     }
     servers_.broker.expire_session();

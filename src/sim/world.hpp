@@ -90,12 +90,14 @@ class SimClock final : public common::Clock {
   SimClock(const World& world, Micros off) : world_(world), off_(off) {}
   [[nodiscard]] common::Instant now() const noexcept override;
   [[nodiscard]] common::Steady steady() const noexcept override;
+  /// The machine's calendar is set; what is steady stays so.
+  void set_off(Micros off) noexcept { off_ = off; }
   /// Moves only this clock: for a process that is over and must still be wound up.
   void skip_to(common::Steady at) noexcept;
 
  private:
   const World& world_;
-  const Micros off_;
+  Micros off_;
   Micros skipped_ = 0;
 };
 
