@@ -49,6 +49,21 @@ TEST(Watch, ARowTooManyIsFoundToo) {
   EXPECT_EQ(words(shop.take(99)), "holding");
 }
 
+// Found by simulation: a gate that was replaced between the look at it and the comparison. Take the
+// comparison of the memories out and its numbers count.
+TEST(Watch, AGateWithAnotherMemoryThanTheLedgersIsNotCompared) {
+  Shop shop({.quantity = 1});
+  shop.prepare();
+  ASSERT_EQ(words(shop.take(1)), "granted 1");
+  lose_unit(shop, 1);
+  shop.run("UPDATE engine_shard SET memory = 'another'");
+  shop.advance(seconds{3});
+  EXPECT_EQ(misses(shop), 0);
+  shop.run("UPDATE engine_shard SET memory = ''");
+  shop.advance(seconds{1});
+  EXPECT_EQ(misses(shop), 1);
+}
+
 TEST(Watch, OneMissThatIsGoneInTheNextRoundStartsNothing) {
   Shop shop({.quantity = 2});
   shop.prepare();
