@@ -5,45 +5,37 @@ Each server's address is in the command's environment, as DOORBUSTER_TEST_ and i
 superuser's URL), DOORBUSTER_TEST_REDIS, DOORBUSTER_TEST_VALKEY_CLUSTER (nodes, with commas), DOORBUSTER_TEST_KAFKA.
 The exit code is the command's.
 """
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 # pylint: disable=wrong-import-position
-from services import (Kafka, Postgres, Redis, RedisCluster, RedisSentinel, ServiceError, Valkey, ValkeyCluster,
-                      ValkeySentinel, make_tls)
+from services import Kafka, Postgres, Redis, ServiceError, Valkey, make_tls, scratch
+from services.run import STORES
 
 
-def nodes(cluster):
-    return ",".join(one.address for one in cluster.nodes)
+def with_tls(server):
+    """How one with TLS and a password is made."""
+    return lambda: server(tls=make_tls(scratch()), password="only-for-tests")
 
 
-def watched(group):
-    return ",".join(one.address for one in group.sentinels)
-
-
-# How each is made in a folder, and what a client needs to know of it.
+# How each is made, and what a client needs to know of it; of those with TLS also the CA's file.
 SERVICES = {
-    "postgres": (Postgres, lambda it: it.url("postgres")),
+    "postgres": (Postgres, lambda it: it.describe()["superuser"]),
     "kafka": (Kafka, lambda it: it.address),
-    "redis": (Redis, lambda it: it.address),
-    "valkey": (Valkey, lambda it: it.address),
-    "redis-cluster": (RedisCluster, nodes),
-    "valkey-cluster": (ValkeyCluster, nodes),
-    "redis-sentinel": (RedisSentinel, watched),
-    "valkey-sentinel": (ValkeySentinel, watched),
-    # TLS with a password; the CA's file behind the address.
-    "redis-tls": (lambda folder: Redis(folder, tls=make_tls(folder / "tls"), password="only-for-tests"),
-                  lambda it: f"{it.url()}#{it.tls.ca}"),
-    "valkey-tls": (lambda folder: Valkey(folder, tls=make_tls(folder / "tls"), password="only-for-tests"),
-                   lambda it: f"{it.url()}#{it.tls.ca}"),
-    "kafka-tls": (lambda folder: Kafka(folder, tls=make_tls(folder / "tls"), password="only-for-tests"),
-                  lambda it: f"{it.address}#{it.tls.ca}"),
+    "kafka-tls": (with_tls(Kafka), lambda it: f"{it.address}#{it.tls.ca}"),
 }
+for flavor, single in (("redis", Redis), ("valkey", Valkey)):
+    SERVICES |= {
+        flavor: (single, lambda it: it.address),
+        f"{flavor}-cluster": (STORES[flavor]["cluster"], lambda it: it.describe()["nodes"]),
+        f"{flavor}-sentinel": (STORES[flavor]["sentinel"], lambda it: it.describe()["sentinels"]),
+        f"{flavor}-tls": (with_tls(single), lambda it: f"{it.url()}#{it.tls.ca}"),
+    }
 
 
 def main():
@@ -56,22 +48,17 @@ def main():
     if unknown:
         print(f"with_services.py: unknown {unknown[0]}: {' '.join(SERVICES)}", file=sys.stderr)
         return 2
-    environment, made = dict(os.environ), []
-    with tempfile.TemporaryDirectory(prefix="doorbuster-test-") as folder:
-        # PostgreSQL runs as a user of its own, who has to get through.
-        os.chmod(folder, 0o755)
-        try:
+    environment = dict(os.environ)
+    try:
+        with contextlib.ExitStack() as stack:
             for name in names:
                 make, address = SERVICES[name]
-                made.append(make(pathlib.Path(folder) / name))
-                environment["DOORBUSTER_TEST_" + name.upper().replace("-", "_")] = address(made[-1])
+                service = stack.enter_context(make())
+                environment["DOORBUSTER_TEST_" + name.upper().replace("-", "_")] = address(service)
             return subprocess.run(command, env=environment, check=False).returncode
-        except ServiceError as error:
-            print(f"with_services.py: {error}", file=sys.stderr)
-            return 1
-        finally:
-            for one in reversed(made):
-                one.close()
+    except ServiceError as error:
+        print(f"with_services.py: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ using common::Result;
 using common::Task;
 
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr Micros kSession = 3 * kSecond;
 
 void Broker::join(BrokerJournal& consumer) {
   group_.push_back(&consumer);
@@ -28,6 +29,10 @@ void Broker::rebalance() {
   }
   owner_ = able.empty() ? nullptr : able[world_.random().below(able.size())];
   ++generation_;
+}
+
+void Broker::member_fell_silent() {
+  world_.after(kSession, [this] { expire_session(); });
 }
 
 void Broker::expire_session() {

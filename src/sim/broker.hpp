@@ -29,8 +29,10 @@ class Broker : public Server {
   /// Another consumer gets the partition; what was handed out and not committed is handed out
   /// again.
   void rebalance();
-  /// Takes the partition from an owner that is dead or paused; due kSession after it fell silent.
-  static constexpr Micros kSession = 3 * kSecond;
+  /// A consumer is dead or paused from now on. If it owns the partition, and nothing is heard of it
+  /// until its session is over, another one gets it.
+  void member_fell_silent();
+  /// Takes the partition from an owner that is dead or paused.
   void expire_session();
 
  private:

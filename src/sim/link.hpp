@@ -34,7 +34,7 @@ class Link {
       : world_(world), server_(server), timeout_(timeout) {}
 
   /// A way that is cut refuses at once (no route, nobody listens), or swallows what is sent and
-  /// what is on its way.
+  /// what is on its way. A library of the own process swallows nothing.
   enum class Cut : std::uint8_t { kNone, kRefuses, kSwallows };
 
   Trouble trouble;
@@ -65,8 +65,7 @@ class Link {
       reply(std::move(result));
     };
     Random& random = world_.random();
-    const bool refuses = cut == Cut::kRefuses || (cut == Cut::kSwallows && same_process);
-    if (refuses || random.chance(trouble.refuse) ||
+    if (cut == Cut::kRefuses || random.chance(trouble.refuse) ||
         (same_process && random.chance(trouble.lose_request))) {
       world_.after(random.between(1, 2) * kMillisecond,
                    [finish] { finish(fail(ErrorCode::kUnavailable, "refused")); });
@@ -135,7 +134,7 @@ class Link {
                               common::Proof::kUnknown);
       }
       world_.after(back, [this, finish, time_out, result = std::move(result)]() mutable {
-        if (cut == Cut::kSwallows && !same_process) return time_out();
+        if (cut == Cut::kSwallows) return time_out();
         finish(std::move(result));
       });
     });

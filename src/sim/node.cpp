@@ -66,7 +66,7 @@ Task<void> Node::counted(std::function<Task<void>()> make) {
 void Node::die() {
   if (dying_) return;
   dying_ = true;
-  world_.after(Broker::kSession, [this] { broker_.expire_session(); });
+  broker_.member_fell_silent();
   links_.store.close();
   links_.gate.close();
   links_.broker.close();

@@ -417,7 +417,7 @@ class Run {
         paused_a_node_ = true;
         node->pause();
         world_.after(random.between(200, 9000) * kMillisecond, [node] { node->resume(); });
-        world_.after(Broker::kSession, [this] { servers_.broker.expire_session(); });
+        servers_.broker.member_fell_silent();
         break;
       }
       case Chaos::kLoseGate:
@@ -477,7 +477,8 @@ class Run {
   }
 
   void cut(Link& link, Micros length) {
-    link.cut = world_.random().chance(0.5) ? Link::Cut::kRefuses : Link::Cut::kSwallows;
+    const bool refuses = world_.random().chance(0.5) || link.same_process;
+    link.cut = refuses ? Link::Cut::kRefuses : Link::Cut::kSwallows;
     world_.after(length, [&link] { link.cut = Link::Cut::kNone; });
   }
 
